@@ -37,6 +37,7 @@ test: setup ## Runs all tests.
 	$(CARGO) build --release -p uruk --features cli
 	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace --features uruk/cli
 	for example in $(EXAMPLES); do $(CARGO) run --quiet --example $$example || exit 1; done
+	$(CARGO) run --quiet -p uruk-kaleidoscope --example kaleidoscope
 
 check: setup ## Format, lints and documentation, as CI has them.
 	@scripts/setup.sh --lint
@@ -69,6 +70,7 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	URUK_DOUBLE_COMPILE=all $(CARGO) test --release -p uruk --test double_compile
 	URUK_STAGED=all $(CARGO) test --release -p uruk --test staged
 	$(CHOSEN) URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
+	LOOM_MAX_PREEMPTIONS=2 $(LOOM) test --release -p loom-tests --test close
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
 	$(MAKE) stress
 	$(MAKE) stress-tsan STRESS_TSAN_SECONDS=$(STRESS_SECONDS)

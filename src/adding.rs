@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use uruk_core::MaterializationUnit;
 use uruk_core::sync::Arc;
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{ModuleInterface, ThreadSafeModule};
+use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
 use uruk_pipeline::platform::UnitTraits;
 
@@ -78,6 +78,15 @@ impl Scope<'_> {
         interface: &ModuleInterface,
     ) -> Result<(), JitError> {
         self.jit.files.add_ir_with_interface(&self.tracker(), source, interface)
+    }
+
+    /// Adds a module of LLVM IR whose names mean what `info` says, as [`Jit::add_translation_unit`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`].
+    #[cfg(feature = "llvm")]
+    pub fn add_translation_unit(&self, source: ObjectBuffer, info: LinkerInfo) -> Result<(), JitError> {
+        self.jit.files.add_translation_unit(&self.tracker(), source, info)
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.
@@ -164,6 +173,38 @@ impl Jit {
         interface: &ModuleInterface,
     ) -> Result<(), JitError> {
         self.main().add_ir_with_interface(source, interface)
+    }
+
+    /// Adds a module of LLVM IR whose names are unique in it alone: what they mean in the program, what it defines and what it refers to,
+    /// says `info`. The linker is told; the compiler and the [cache](crate::JitBuilder::cache) are not, so the same module is found in
+    /// a cache whatever its names mean.
+    ///
+    /// # Errors
+    /// As [`Jit::add_ir`]. That a meaning is not defined fails what needs it, when it is linked.
+    ///
+    /// # Examples
+    /// Two compiles of one module, which calls something else each time:
+    /// ```
+    /// use uruk::pipeline::ir::LinkerInfo;
+    /// use uruk::pipeline::object::ObjectBuffer;
+    ///
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// jit.add_ir_text("callees.ll", "define i64 @one() { ret i64 1 } define i64 @two() { ret i64 2 }")?;
+    /// let module = "declare i64 @callee() define i64 @f() { %x = call i64 @callee() %y = add i64 %x, 40 ret i64 %y }";
+    /// for (name, callee) in [("f#1", "one"), ("f#2", "two")] {
+    ///     let info = LinkerInfo::new().define("f", name).refer_to("callee", callee);
+    ///     jit.add_translation_unit(ObjectBuffer::new("f.ll", module.as_bytes()), info)?;
+    /// }
+    /// // SAFETY: that is the function's signature.
+    /// let second = unsafe { jit.get::<extern "C" fn() -> i64>("f#2") }?;
+    /// assert_eq!(second(), 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "llvm")]
+    pub fn add_translation_unit(&self, source: ObjectBuffer, info: LinkerInfo) -> Result<(), JitError> {
+        self.main().add_translation_unit(source, info)
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.

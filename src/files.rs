@@ -12,8 +12,8 @@ use uruk_core::{
 use uruk_pipeline::cache::DiskCache;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
-    IrCompileLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule, LazyUnits, ModuleInterface,
-    ThreadSafeModule,
+    IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule, LazyUnits,
+    LinkerInfo, ModuleInterface, ThreadSafeModule,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::layer::IrLayer;
@@ -30,6 +30,8 @@ use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::runtime::allocation;
 use uruk_pipeline::runtime::process::ProcessSymbols;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::tiers::Tiers;
 
 use crate::JitError;
 use crate::archive::AddedArchive;
@@ -45,6 +47,9 @@ pub(crate) struct Files {
     /// Whether functions of modules are compiled when they are called.
     #[cfg(feature = "llvm")]
     pub(crate) compiles_on_call: bool,
+    /// How functions are compiled that are called for the first time, and who decides when they are compiled better.
+    #[cfg(feature = "llvm")]
+    pub(crate) tiers: Option<(IrCompiler, Tiers)>,
     #[cfg(feature = "llvm")]
     pub(crate) ir_layer: Arc<IrCompileLayer>,
     #[cfg(feature = "llvm")]
@@ -87,7 +92,11 @@ impl Files {
             &written
         };
         let (compiler, layer) = (self.ir_layer.compiler(), ObjectLinkingLayer::clone(&self.object_layer));
-        let module = LazyModule::read(bitcode, compiler, layer, self.verifies_ir)?;
+        let module = match &self.tiers {
+            Some((soon, tiers)) => LazyModule::read(bitcode, soon, layer, self.verifies_ir)?
+                .map(|module| module.with_tiers(compiler, tiers.clone())),
+            None => LazyModule::read(bitcode, compiler, layer, self.verifies_ir)?,
+        };
         // Compiling allocates: what replaces these functions must be there before.
         let allocates = |module: &LazyModule| {
             let names: HashSet<&str> = allocation::function_names().collect();
@@ -100,7 +109,7 @@ impl Files {
     #[cfg(feature = "llvm")]
     fn define_lazily(&self, tracker: &ResourceTracker, module: &LazyModule) -> Result<(), JitError> {
         let dylib = tracker.dylib();
-        let LazyUnits { mut data, stubs, bodies } = module.units(dylib, &self.lazy);
+        let LazyUnits { mut data, stubs, bodies } = module.units(tracker, &self.lazy);
         data.share_commons(tracker, &self.commons)?;
         let traits = data.take_traits();
         dylib.define_with_tracker(stubs, tracker)?;
@@ -122,6 +131,22 @@ impl Files {
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_interface(tracker.dylib().session(), layer, interface, source);
         self.define_ir(tracker, unit, work_bytes)
+    }
+
+    /// Defines what a module of LLVM IR promises by the names that `info` gives them.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn add_translation_unit(
+        &self,
+        tracker: &ResourceTracker,
+        source: ObjectBuffer,
+        info: LinkerInfo,
+    ) -> Result<(), JitError> {
+        let (session, info) = (tracker.dylib().session(), Arc::new(info));
+        let objects = ObjectLinkingLayer::clone(&self.object_layer);
+        let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.with_meanings(objects, info.clone()));
+        let work_bytes = source.size_bytes();
+        let unit = IrMaterializationUnit::from_source(session, layer, &self.target, source)?;
+        self.define_ir(tracker, unit.with_meanings(session, &info), work_bytes)
     }
 
     /// Defines what a module in memory promises.

@@ -142,9 +142,10 @@ impl Jit {
                 }
                 // What is missing may have come out of archives, and brings files with it. Of functions that are compiled when they are
                 // called, those of a file that misses something are compiled now: code may not need it when it is optimized.
-                needed = self.incomplete(&order, latent).into_iter().map(|unit| unit.symbol).collect();
-                let called = self.incomplete(&order, called).into_iter();
-                needed.extend(called.flat_map(|unit| unit.compiled_on_call));
+                let (called, latent) = (self.incomplete(&order, called), self.incomplete(&order, latent));
+                needed = latent.iter().map(|unit| unit.symbol.clone()).collect();
+                let on_call = called.into_iter().chain(latent).filter_map(|unit| unit.compiled_on_call);
+                needed.extend(on_call.flat_map(|functions| functions.bodies()));
             }
             // An initializer symbol has no address, so it is never required; its unit runs all the same.
             let mut symbols = LookupSet::weakly_referenced(needed);
@@ -213,6 +214,13 @@ impl Jit {
         self.files.object_layer.low_addresses()
     }
 
+    /// The tiers of the engine, if [`JitBuilder::tiers`](crate::JitBuilder::tiers) has asked for some: what was compiled in each, and how to
+    /// end it.
+    #[cfg(feature = "llvm")]
+    pub fn tiers(&self) -> Option<&uruk_pipeline::tiers::Tiers> {
+        self.files.tiers.as_ref().map(|(_, tiers)| tiers)
+    }
+
     /// How much memory the linked code takes, in bytes by kind.
     ///
     /// # Cost
@@ -231,6 +239,10 @@ impl Drop for Jit {
     /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: work in flight ends, what is queued fails, code is
     /// unmapped. What was compiled goes to the cache.
     fn drop(&mut self) {
+        #[cfg(feature = "llvm")]
+        if let Some(tiers) = self.tiers() {
+            tiers.stop_and_wait();
+        }
         self.end();
         // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
         // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.

@@ -27,6 +27,7 @@
 //!
 //! | to | see |
 //! |---|---|
+//! | compile modules whose names mean something else each time | [`Jit::add_translation_unit`] |
 //! | add IR, objects, archives, libraries | [`Jit::add_file`] and what stands beside it |
 //! | call what was compiled, and keep its code | [`Jit::get`], [`Function`] |
 //! | call what others redefine and remove, from threads of a runtime | [`Jit::enter`], [`Jit::get_guarded`] |
@@ -36,6 +37,7 @@
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Jit::add_lazy`] |
+//! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run | [`Jit::redefine`] |
 //! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](core::CodeInstance), [`CodeInstanceTable`](core::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |

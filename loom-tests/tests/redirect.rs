@@ -24,6 +24,7 @@
 //! | `redirect::leaves_the_slot`: a redirection does not write the slot | `pipeline/src/lazy/cell.rs` | `a_slow_first_call_does_not_overtake_a_redirection` |
 #![cfg(uruk_loom)]
 
+#[expect(dead_code, reason = "nothing is promoted here; `promote.rs` does that")]
 #[path = "../../pipeline/src/lazy/cell.rs"]
 mod cell;
 
@@ -49,6 +50,10 @@ impl Slot for Word {
     fn store(&self, address: u64) {
         self.0.store(address, Ordering::Relaxed);
     }
+
+    fn store_counted(&self, address: u64, _calls: u32) {
+        self.store(address);
+    }
 }
 
 /// A stub, and bodies 1 to 3.
@@ -73,7 +78,7 @@ impl Scene {
     fn call(&self) -> Result<u64, u64> {
         match self.slot.load() {
             UNBOUND => {
-                let body = self.cell.bind(&self.slot, |&body| self.find(body), |_, ()| ());
+                let body = self.cell.bind(&self.slot, |&body| self.find(body), |_, ()| (), |_| None);
                 body.map(ExecutorAddr::value)
             }
             body => Ok(body),

@@ -12,3 +12,4 @@ pub mod memory;
 pub mod object;
 pub mod platform;
 pub mod runtime;
+pub mod tiers;

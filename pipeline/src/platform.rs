@@ -36,15 +36,15 @@ use crate::object::ObjectBuffer;
 use crate::runtime::endings::{CodeNumber, Home, WeakHome};
 use crate::runtime::startup::ArrayFunction;
 
+pub use discovery::{CompiledOnCall, LatentUnit, References};
 use discovery::{Discovery, Undiscovered};
-pub use discovery::{LatentUnit, References};
 use starts::{Startable, Starts, Unstarted};
 
 /// The priority of what is in `.preinit_array`.
 const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
 
 /// What matters about a unit before it is compiled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct UnitTraits {
     /// Whether it has sections that lie next to those of the same name in other units, or asks where they are.
     pub shares_sections: bool,
@@ -55,7 +55,7 @@ pub struct UnitTraits {
     /// Whether it has initializers.
     pub runs_at_start: bool,
     /// Its functions that are compiled when they are called: linking the unit does not say what they miss.
-    pub compiled_on_call: Box<[SymbolName]>,
+    pub compiled_on_call: Option<CompiledOnCall>,
     /// What it defines and refers to, as far as that is known.
     pub references: References,
 }
@@ -138,6 +138,11 @@ impl Platform {
         Self { is_of_process: true, ..Self::default() }
     }
 
+    /// Whether the program has the process for itself.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.is_of_process
+    }
+
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
     /// initialised, in the order of these calls.
     ///
@@ -196,11 +201,11 @@ impl Platform {
         let mut state = self.state.lock();
         let needed = state.undiscovered.take_needed(entry);
         let mut needed: Vec<_> = needed.into_values().collect();
-        let called = needed.iter_mut().filter(|unit| !unit.compiled_on_call.is_empty());
+        let called = needed.iter_mut().filter(|unit| unit.compiled_on_call.is_some());
         let called = called.map(|unit| LatentUnit {
             symbol: unit.symbol.clone(),
             undefined: mem::take(&mut unit.references.undefined),
-            compiled_on_call: mem::take(&mut unit.compiled_on_call),
+            compiled_on_call: unit.compiled_on_call.take(),
         });
         state.called.extend(called);
         drop(state);

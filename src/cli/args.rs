@@ -33,6 +33,11 @@ pub(crate) enum Command {
     /// Optimize IR as the engine does, and write it: LLVM's pipeline of a level, stage by stage.
     #[command(after_help = OPT_EXAMPLES)]
     Opt(OptArgs),
+    /// Try Kaleidoscope, the language of LLVM's tutorial: functions are compiled when they are first called, and defined anew at any time.
+    ///
+    /// On a terminal it is edited; from a FILE or a pipe each line is done as it is read. `:help` tells the language and the commands.
+    #[command(after_help = REPL_EXAMPLES)]
+    Repl(ReplArgs),
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
@@ -72,6 +77,18 @@ pub(crate) struct OptArgs {
     /// Where the module goes: bitcode if the name ends in .bc, text otherwise [default: text, to standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// `uruk repl`.
+#[derive(Debug, Args)]
+pub(crate) struct ReplArgs {
+    /// A program, which is done up to its first mistake; exit code 1 if there is one. `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Optimization level, of the passes and of code generation: 0 answers soonest, 2 and 3 run fastest.
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "0", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
 }
 
 /// `uruk cache`.
@@ -150,6 +167,22 @@ pub(crate) struct RunArgs {
     /// archives of objects are linked as ever.
     #[arg(long, conflicts_with_all = ["partition", "parts"])]
     pub(crate) lazy: bool,
+
+    /// Compile each function when it is first called, without optimizing it; and again in the background, at the level of -O, if it is
+    /// called often.
+    ///
+    /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Short functions with
+    /// loops in loops are optimized at once. What the background does ends when the program's first thread ends.
+    #[arg(long, conflicts_with_all = ["lazy", "partition", "parts"])]
+    pub(crate) tiered: bool,
+
+    /// After how many calls a function is compiled again.
+    #[arg(long, value_name = "N", default_value = "30", requires = "tiered", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tier_threshold: u32,
+
+    /// For how many milliseconds no function may have been called for the first time before one is compiled again.
+    #[arg(long, value_name = "MS", default_value = "100", requires = "tiered")]
+    pub(crate) tier_delay: u32,
 
     /// How large modules are divided, to be compiled on several threads: not at all; once functions are inlined; or before, which is
     /// faster, and code may be slower.
@@ -287,11 +320,18 @@ Examples:
   uruk run a.bc b.bc -- one two             two modules, two arguments
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
+  uruk run --tiered --stats db.bc           compile what is called, and better what is called often
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
   clang -c -emit-llvm -o - a.c | uruk run - from standard input
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
+
+const REPL_EXAMPLES: &str = "\
+Examples:
+  uruk repl                                 type a program; :help helps
+  uruk repl -O2 mandelbrot.k                run one
+  echo 'extern sin(x) sin(1)' | uruk repl   answer a line";
 
 const OPT_EXAMPLES: &str = "\
 Examples:

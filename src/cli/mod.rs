@@ -8,9 +8,11 @@ mod observe;
 mod opt;
 mod passes;
 mod progress;
+mod repl;
 mod report;
 mod run;
 mod stats;
+mod tier_table;
 mod units;
 mod verbose;
 
@@ -52,6 +54,7 @@ pub(crate) fn main() -> c_int {
             Ok(()) => 0,
             Err(error) => failure(&error),
         },
+        Command::Repl(args) => repl::repl(&args).unwrap_or_else(|error| failure(&error)),
         Command::Cache(args) => cache::cache(&args).unwrap_or_else(|error| failure(&error)),
     }
 }

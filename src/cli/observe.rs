@@ -10,6 +10,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::cache::CacheEvent;
 use uruk::pipeline::runtime::exit::flush_streams;
+use uruk::pipeline::tiers::TierStats;
 use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
@@ -110,6 +111,13 @@ impl Observers {
     pub(crate) fn note_unstored(&self, what: String) {
         if let Some(stats) = &self.stats {
             stats.note_unstored(what);
+        }
+    }
+
+    /// Notes for the statistics what was compiled in which tier.
+    pub(crate) fn note_tiers(&self, tiers: TierStats) {
+        if let Some(stats) = &self.stats {
+            stats.note_tiers(tiers);
         }
     }
 

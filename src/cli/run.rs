@@ -1,11 +1,13 @@
 //! `uruk run`: from files to the program's first instruction, and no further. The program ends the process.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
@@ -18,6 +20,7 @@ use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::pipeline::runtime::tls;
+use uruk::pipeline::tiers::{CallCounting, Tiers};
 use uruk::{CacheOptions, Jit, JitError};
 
 use super::args::{CacheModeArg, RunArgs};
@@ -100,6 +103,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
         }
         Some(found.address)
     }));
+    end_tiers_with_the_program(jit, &observers)?;
     tls::touch_modules();
     program.take_the_processor();
     take_over_allocation(jit)?;
@@ -136,6 +140,35 @@ fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
     // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
     // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
     unsafe { allocation::replace(|name| replaced.get(name).copied())? };
+    if let Some(tiers) = jit.tiers().filter(|_| !replaced.is_empty()) {
+        tiers.stop(); // The program's functions may be for the program's own threads.
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// Ends the tiers when the program's first thread ends.
+    static WITH_THE_FIRST_THREAD: RefCell<Option<EndsTiers>> = const { RefCell::new(None) };
+}
+
+struct EndsTiers(Tiers);
+
+impl Drop for EndsTiers {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Sees to it that the thread which compiles better is not in the way of the process's end, which comes with the program's last thread if
+/// the first one has left `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`.
+fn end_tiers_with_the_program(jit: &'static Jit, observers: &Arc<Observers>) -> Result<(), RunError> {
+    let Some(tiers) = jit.tiers() else { return Ok(()) };
+    WITH_THE_FIRST_THREAD.set(Some(EndsTiers(tiers.clone())));
+    let observers = observers.clone();
+    on_exit(move |_| {
+        tiers.stop();
+        observers.note_tiers(tiers.stats());
+    })?;
     Ok(())
 }
 
@@ -253,6 +286,10 @@ fn build(
     }
     let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
     let mut builder = builder.owns_process(true).partition(partition(args)).compile_on_call(args.lazy);
+    if args.tiered {
+        let delay = Duration::from_millis(args.tier_delay.into());
+        builder = builder.tiers(CallCounting::new().with_threshold(args.tier_threshold).with_quiet(delay));
+    }
     if let Some(options) = cache_options(args, observers)? {
         builder = builder.cache(options);
     }

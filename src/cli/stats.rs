@@ -17,11 +17,13 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 use uruk::pipeline::cache::{CacheEvent, EntryKind};
+use uruk::pipeline::tiers::TierStats;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{EventKind, SessionEvent};
 
 use super::passes::{self, PassSums};
+use super::tier_table::TierTable;
 
 /// Adds up the spans of a subscriber in [`Stats`].
 #[derive(Debug)]
@@ -38,6 +40,7 @@ pub(crate) struct Stats {
     symbols_failed: AtomicU64,
     cache: Mutex<Lookups>,
     passes: Mutex<PassSums>,
+    tiers: Mutex<Option<TierStats>>,
 }
 
 /// What a cache was asked for.
@@ -100,6 +103,7 @@ impl StatsLayer {
             symbols_failed: AtomicU64::new(0),
             cache: Mutex::default(),
             passes: Mutex::default(),
+            tiers: Mutex::default(),
         });
         (Self(stats.clone()), stats)
     }
@@ -137,6 +141,11 @@ impl Stats {
         self.cache.lock().unstored = Some(what);
     }
 
+    /// Notes what was compiled in which tier.
+    pub(crate) fn note_tiers(&self, tiers: TierStats) {
+        *self.tiers.lock() = Some(tiers);
+    }
+
     fn count(&self, kind: &EventKind) {
         let counter = match kind {
             EventKind::Claimed { .. } => &self.units_claimed,
@@ -156,6 +165,7 @@ impl Stats {
             write!(f, "{}", self.cache.lock())?;
             write_table(f, &self.stages.lock().clone())?;
             write!(f, "{}", self.passes.lock())?;
+            (*self.tiers.lock()).map_or(Ok(()), |tiers| write!(f, "{}", TierTable(tiers)))?;
             match Resident::of_this_process() {
                 Some(resident) => writeln!(f, "{resident}"),
                 None => writeln!(f, "resident: unknown, /proc/self/status cannot be read"),

@@ -12,12 +12,19 @@ mod first_calls;
 mod guards;
 mod handles;
 mod lazy;
+#[cfg(feature = "llvm")]
+mod meanings;
+#[cfg(feature = "llvm")]
+mod on_call;
 mod plugins;
 mod redefine;
 mod reload;
+mod storm;
 mod support;
 #[cfg(feature = "llvm")]
 mod tasks;
 mod thread_locals;
+#[cfg(feature = "llvm")]
+mod tiers;
 #[cfg(feature = "llvm")]
 mod unload;

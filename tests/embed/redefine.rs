@@ -25,7 +25,7 @@ struct Gives {
 
 /// Says that it has begun, and goes on when it is told to.
 #[derive(Clone, Default)]
-struct Slowly {
+pub(crate) struct Slowly {
     has_begun: Arc<Latch>,
     may_go_on: Arc<Latch>,
 }
@@ -55,7 +55,13 @@ impl MaterializationUnit for Gives {
     fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
 }
 
-fn add_unit(jit: &Jit, bodies: &JitDylib, name: &str, number: i32, slowly: Option<Slowly>) -> OwnedTracker {
+pub(crate) fn add_unit(
+    jit: &Jit,
+    bodies: &JitDylib,
+    name: &str,
+    number: i32,
+    slowly: Option<Slowly>,
+) -> OwnedTracker {
     let tracker = OwnedTracker::new(bodies.create_tracker());
     let unit = Gives { name: jit.intern(name), number, layer: jit.object_layer().clone(), slowly };
     bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");

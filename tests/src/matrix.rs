@@ -17,6 +17,7 @@
 //! | bitcode-O0 | `-O2 -j2 --partition early` | modules in parts, divided before all passes |
 //! | bitcode-O0 | `-O0 -j2 --lazy` | functions, each when it is called |
 //! | bitcode-O2 | `-O2 -j1 --lazy` | the same, optimized by themselves |
+//! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
 //! files need no flags, the sources. `URUK_VARIANTS=lazy` runs those alone that have
@@ -59,6 +60,8 @@ pub enum Compiles {
     Early,
     /// Functions, when they are called.
     Lazy,
+    /// The same, and again at their second call.
+    Tiered,
 }
 
 /// What `skip` calls all variants in which functions are compiled when they are called.
@@ -71,11 +74,12 @@ impl Compiles {
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
+            Self::Tiered => &["--tiered", "--tier-threshold=2", "--tier-delay=0"],
         }
     }
 }
 
-const DEFAULT: [Variant; 12] = [
+const DEFAULT: [Variant; 13] = [
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Whole },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Whole },
     Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Whole },
@@ -88,6 +92,7 @@ const DEFAULT: [Variant; 12] = [
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Early },
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Lazy },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Lazy },
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Tiered },
 ];
 
 impl Program {
@@ -143,7 +148,8 @@ impl Program {
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
         let is_skipped = |variant: &Variant| {
-            variant.compiles == Compiles::Lazy && self.skipped.iter().any(|(name, _)| name == LAZY)
+            matches!(variant.compiles, Compiles::Lazy | Compiles::Tiered)
+                && self.skipped.iter().any(|(name, _)| name == LAZY)
         };
         let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
         all.into_iter().filter(|variant| can_be(variant) && is_wanted(variant)).collect()
@@ -305,7 +311,7 @@ fn full_matrix() -> Vec<Variant> {
     for jobs in [1, 2] {
         for level in [0, 2] {
             variants.extend(bitcode.map(|form| Variant { form, level, jobs, compiles: Compiles::Whole }));
-            let other = [Compiles::Late, Compiles::Early, Compiles::Lazy];
+            let other = [Compiles::Late, Compiles::Early, Compiles::Lazy, Compiles::Tiered];
             let form = Form::BitcodeO2;
             variants.extend(other.map(|compiles| Variant { form, level, jobs, compiles }));
         }

@@ -46,7 +46,10 @@ struct Domain {
 /// ```
 #[derive(Debug)]
 #[must_use = "code stays for as long as the guard is there"]
-pub struct Guard(Rc<ThreadSlot>);
+pub struct Guard {
+    /// There until it is dropped.
+    slot: Option<Rc<ThreadSlot>>,
+}
 
 /// Code that was removed and is still mapped, because threads are inside that may run it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,8 @@ struct ThreadSlot {
 thread_local! {
     /// Slots of this thread. One that ends gives them back.
     static SLOTS: RefCell<Vec<Rc<ThreadSlot>>> = const { RefCell::new(Vec::new()) };
+    /// The one that was left last, which is mostly the next to be entered.
+    static LAST: Cell<Option<Rc<ThreadSlot>>> = const { Cell::new(None) };
 }
 
 impl GuardDomain {
@@ -87,15 +92,21 @@ impl GuardDomain {
     /// A thread-local variable and a store.
     #[inline]
     pub fn enter(&self) -> Guard {
+        let last = LAST.try_with(Cell::take).ok().flatten();
+        let slot = last.filter(|slot| slot.domain.number == self.0.number).unwrap_or_else(|| self.find());
+        if slot.guards.replace(slot.guards.get() + 1) == 0 {
+            self.0.slots.enter(&slot.reader);
+        }
+        Guard { slot: Some(slot) }
+    }
+
+    #[inline(never)]
+    fn find(&self) -> Rc<ThreadSlot> {
         let found = SLOTS.try_with(|slots| {
             let slots = slots.try_borrow().ok()?;
             slots.iter().find(|slot| slot.domain.number == self.0.number).cloned()
         });
-        let slot = found.ok().flatten().unwrap_or_else(|| self.register());
-        if slot.guards.replace(slot.guards.get() + 1) == 0 {
-            self.0.slots.enter(&slot.reader);
-        }
-        Guard(slot)
+        found.ok().flatten().unwrap_or_else(|| self.register())
     }
 
     #[cold]
@@ -107,7 +118,7 @@ impl GuardDomain {
         // In a thread's last destructors the slot belongs to the guard alone.
         _ = SLOTS.try_with(|slots| {
             let mut slots = slots.try_borrow_mut().ok()?;
-            slots.retain(|slot| Arc::strong_count(&slot.domain) > 1); // of engines that are gone
+            slots.retain(|slot| Arc::strong_count(&slot.domain) > 1); // others are of engines that are gone
             slots.push(slot.clone());
             Some(())
         });
@@ -154,27 +165,29 @@ impl Guard {
     /// A store, and a look at a variable that is seldom written.
     #[inline]
     pub fn checkpoint(&mut self) {
-        let ThreadSlot { domain, reader, guards } = &*self.0;
-        if guards.get() == 1 {
-            domain.slots.checkpoint(reader);
+        if let Some(slot) = &self.slot
+            && slot.guards.get() == 1
+        {
+            slot.domain.slots.checkpoint(&slot.reader);
         }
     }
 
     /// Whether it is of that domain.
     pub fn is_of(&self, domain: &GuardDomain) -> bool {
-        self.0.domain.number == domain.0.number
+        self.slot.as_ref().is_some_and(|slot| slot.domain.number == domain.0.number)
     }
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        let ThreadSlot { domain, reader, guards } = &*self.0;
-        let left = guards.get() - 1;
-        guards.set(left);
+        let Some(slot) = self.slot.take() else { return };
+        let left = slot.guards.get() - 1;
+        slot.guards.set(left);
         if left == 0 {
-            domain.slots.leave(reader);
+            slot.domain.slots.leave(&slot.reader);
         }
+        _ = LAST.try_with(|last| last.set(Some(slot)));
     }
 }
 

@@ -299,12 +299,24 @@ unsafe extern "C-unwind" {
     pub(super) fn uruk_llvm_take_function(
         shell: *mut c_void,
         number: u32,
-        copies: bool,
+        inlines: bool,
         name: *const c_char,
         size: usize,
         message: *mut *mut c_char,
     ) -> LLVMModuleRef;
+    pub(super) fn uruk_llvm_function_shape(
+        shell: *mut c_void,
+        number: u32,
+        instructions: *mut u32,
+        loop_depth: *mut u32,
+        tight_loop_depth: *mut u32,
+    ) -> *mut c_char;
     pub(super) fn uruk_llvm_keep_data(shell: *mut c_void) -> *mut c_char;
+    pub(super) fn uruk_llvm_reach(
+        shell: *mut c_void,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, u32),
+        data: *mut c_void,
+    ) -> *mut c_char;
     pub(super) fn uruk_llvm_pipeline_text(
         machine: LLVMTargetMachineRef,
         level: u32,

@@ -6,10 +6,15 @@
 #include "parts.h"
 #include <llvm-c/Core.h>
 #include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/SCCIterator.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/IR/CFG.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DebugInfo.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/Support/Error.h>
 #include <llvm/Transforms/Utils/Cloning.h>
 #include <llvm/Transforms/Utils/ValueMapper.h>
@@ -34,15 +39,56 @@ enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefine
 // Parts know the contents of constants up to this size.
 const uint64_t KnownBytesMax = 256;
 
-// Whatever `G` is made of, without looking into other globals.
-template <typename Each> void forEachConstant(const GlobalValue &G, Each Look) {
+// An upper tier's part has copies of what it calls, up to this size and as deep: they may be inlined.
+const unsigned CopiedInstructionsMax = 60, CopiedDepthMax = 2;
+
+// Reads the body, of which no debug information is kept.
+Error read(Function &F) {
+  if (Error Failed = F.materialize()) return Failed;
+  stripDebugInfo(F);
+  for (const Instruction &I : instructions(F))
+    for (const Value *Operand : I.operand_values())
+      if (auto *Address = dyn_cast<BlockAddress>(Operand); Address && Address->getFunction() != &F)
+        return createStringError("`" + F.getName() + "` takes the address of a block of another function");
+  return Error::success();
+}
+
+// Whether callers of a function that was read may have a copy of it in order to inline it.
+bool isCopied(const Function &F) {
+  if (F.isInterposable() || F.getInstructionCount() > CopiedInstructionsMax) return false;
+  for (auto Against : {Attribute::NoInline, Attribute::OptimizeNone, Attribute::Naked})
+    if (F.hasFnAttribute(Against)) return false;
+  return none_of(F, [](const BasicBlock &B) { return B.hasAddressTaken(); });
+}
+
+bool callsOthers(const BasicBlock *B) {
+  return any_of(*B, [](const Instruction &I) { return isa<CallBase>(I) && !isa<IntrinsicInst>(I); });
+}
+
+// How many loops lie in each other at most, and how many around one that calls nothing. Cycles that are entered in several places are loops
+// of the first kind.
+std::pair<uint32_t, uint32_t> loopDepths(Function &F) {
+  uint32_t Depth = 0, Tight = 0;
+  for (auto Cycle = scc_begin(&F); !Cycle.isAtEnd(); ++Cycle) Depth |= Cycle.hasCycle();
+  if (Depth == 0) return {0, 0};
+  DominatorTree Dominators(F);
+  LoopInfo Loops(Dominators);
+  for (const Loop *L : Loops.getLoopsInPreorder()) {
+    Depth = std::max(Depth, L->getLoopDepth());
+    if (none_of(L->blocks(), callsOthers)) Tight = std::max(Tight, L->getLoopDepth());
+  }
+  return {Depth, Tight};
+}
+
+// Whatever a global or an instruction is made of, without looking into other globals.
+template <typename Each> void forEachConstant(const User &Whole, Each Look) {
   SmallPtrSet<const Constant *, 16> Seen;
   SmallVector<const Constant *, 16> Work;
   auto Take = [&](const Value *Operand) {
     auto *C = dyn_cast<Constant>(Operand);
     if (C && !isa<ConstantData>(C) && Seen.insert(C).second) Work.push_back(C);
   };
-  for (const Value *Operand : cast<User>(G).operand_values()) Take(Operand);
+  for (const Value *Operand : Whole.operand_values()) Take(Operand);
   while (!Work.empty()) {
     const Constant *C = Work.pop_back_val();
     Look(*C);
@@ -161,12 +207,13 @@ public:
       for (const MDNode *Flag : Flags->operands()) To->getOrInsertModuleFlagsMetadata()->addOperand(const_cast<MDNode *>(Flag));
   }
 
-  // With `Copies` the shell keeps the function, for parts that inline it.
-  Error take(uint32_t I, bool Copies) {
+  // With `Inlines` the part has copies of what it may inline, and what others may inline stays in the shell.
+  Error take(uint32_t I, bool Inlines) {
     auto &F = *cast<Function>(From.Values[I]);
     if (Error Failed = read(F)) return Failed;
+    if (Inlines) chooseCopies(F);
     bool IsOwn = !F.isInterposable();
-    Function &Body = Copies || From.isInlinedAlways(F) ? copy(I, F) : move(I, F);
+    Function &Body = (Inlines && isCopied(F)) || From.isInlinedAlways(F) ? copy(I, F) : move(I, F);
     Body.setName(BodyPrefix + plainName(*From.Values[I]));
     Body.setComdat(nullptr);
     hide(Body);
@@ -194,14 +241,22 @@ private:
     return Name;
   }
 
-  Error read(Function &F) {
-    if (Error Failed = F.materialize()) return Failed;
-    stripDebugInfo(F);
-    for (const Instruction &I : instructions(F))
-      for (const Value *Operand : I.operand_values())
-        if (auto *Address = dyn_cast<BlockAddress>(Operand); Address && Address->getFunction() != &F)
-          return createStringError("`" + F.getName() + "` takes the address of a block of another function");
-    return Error::success();
+  void chooseCopies(Function &F) {
+    SmallVector<Function *, 8> Callers{&F};
+    SmallPtrSet<Function *, 16> Seen{&F};
+    for (unsigned Depth = 0; Depth != CopiedDepthMax; ++Depth) {
+      SmallVector<Function *, 8> Found;
+      for (Function *Caller : Callers)
+        for (const Instruction &I : instructions(*Caller)) {
+          auto *Call = dyn_cast<CallBase>(&I);
+          auto *Called = Call ? dyn_cast<Function>(Call->getCalledOperand()->stripPointerCasts()) : nullptr;
+          if (!Called || Called->isDeclaration() || !Seen.insert(Called).second) continue;
+          // What is damaged fails when it is called.
+          if (Error Failed = read(*Called)) { consumeError(std::move(Failed)); continue; }
+          if (isCopied(*Called)) Copied.insert(Called), Found.push_back(Called);
+        }
+      Callers = std::move(Found);
+    }
   }
 
   Function &move(uint32_t I, Function &F) {
@@ -266,7 +321,7 @@ private:
       cast<GlobalVariable>(Declaration).setInitializer(const_cast<Constant *>(V->getInitializer()));
       Declaration.setLinkage(GlobalValue::AvailableExternallyLinkage);
     }
-    if (Called && From.isInlinedAlways(*Called)) {
+    if (Called && (Copied.count(Called) || From.isInlinedAlways(*Called))) {
       Declaration.setLinkage(GlobalValue::AvailableExternallyLinkage);
       ToCopy.push_back({Called, cast<Function>(&Declaration)});
     }
@@ -314,6 +369,7 @@ private:
   Shell &From;
   std::unique_ptr<Module> To;
   DenseMap<const GlobalValue *, Value *> InPart;
+  SmallPtrSet<const Function *, 8> Copied; // As far as they are referred to.
   SmallVector<std::pair<Function *, Function *>, 4> ToCopy;
   std::optional<std::string> Failed;
 };
@@ -352,6 +408,34 @@ Error keepData(Shell &From) {
   return Error::success();
 }
 
+// The functions that are compiled by themselves and that others can get at, or what others can get at refers to. The rest goes when a
+// module is optimized as a whole.
+Error reach(Shell &From, std::vector<uint32_t> &Reached) {
+  SmallPtrSet<const Value *, 32> Seen;
+  SmallVector<GlobalValue *, 32> Work;
+  auto Take = [&](const Value &V) {
+    if (auto *G = dyn_cast<GlobalValue>(&V); G && Seen.insert(G).second) Work.push_back(const_cast<GlobalValue *>(G));
+  };
+  auto TakeAllOf = [&](const User &Whole) {
+    forEachConstant(Whole, [&](const Constant &C) {
+      Take(C);
+      if (auto *Address = dyn_cast<BlockAddress>(&C)) Take(*Address->getFunction());
+    });
+  };
+  for (GlobalValue *G : From.Values)
+    if (!G->isDeclarationForLinker() && !G->hasLocalLinkage()) Take(*G);
+  while (!Work.empty()) {
+    GlobalValue &G = *Work.pop_back_val();
+    if (uint32_t I = From.Index.lookup(&G); From.Kinds[I] == OnCall) Reached.push_back(I);
+    TakeAllOf(G);
+    auto *F = dyn_cast<Function>(&G);
+    if (!F) continue;
+    if (Error Failed = F->materialize()) return Failed;
+    for (const Instruction &I : instructions(*F)) TakeAllOf(I);
+  }
+  return Error::success();
+}
+
 char *messageOf(Error Failed) { return LLVMCreateMessage(toString(std::move(Failed)).c_str()); }
 
 } // namespace
@@ -380,11 +464,22 @@ void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
   }
 }
 
-// A module of the function with this number, in the shell's context, called `Name`. With `Copies` the shell keeps the function. Answers
-// null with a message if it cannot be read.
-LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, bool Copies, const char *Name, size_t Size, char **Message) {
+// Reads a function, and says how many instructions it has, how deep its loops are, and those that call nothing. Answers a message if it
+// cannot be read.
+char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instructions, uint32_t *LoopDepth,
+                                uint32_t *TightLoopDepth) {
+  auto &F = *cast<Function>(static_cast<Shell *>(Handle)->Values[Number]);
+  if (Error Failed = read(F)) return messageOf(std::move(Failed));
+  *Instructions = F.getInstructionCount();
+  std::tie(*LoopDepth, *TightLoopDepth) = loopDepths(F);
+  return nullptr;
+}
+
+// A module of the function with this number, in the shell's context, called `Name`. With `Inlines` it has copies of small functions that
+// this one calls, for the optimizer alone. Answers null with a message if it cannot be read.
+LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, bool Inlines, const char *Name, size_t Size, char **Message) {
   Part Taken(*static_cast<Shell *>(Handle), StringRef(Name, Size));
-  if (Error Failed = Taken.take(Number, Copies)) {
+  if (Error Failed = Taken.take(Number, Inlines)) {
     *Message = messageOf(std::move(Failed));
     return nullptr;
   }
@@ -395,6 +490,14 @@ LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, bool Copies
 char *uruk_llvm_keep_data(void *Handle) {
   Error Failed = keepData(*static_cast<Shell *>(Handle));
   return Failed ? messageOf(std::move(Failed)) : nullptr;
+}
+
+// Tells `Sink` of each function that is compiled by itself and that something else can get at. Answers a message if one cannot be read.
+char *uruk_llvm_reach(void *Handle, void (*Sink)(void *, uint32_t), void *Data) {
+  std::vector<uint32_t> Reached;
+  if (Error Failed = reach(*static_cast<Shell *>(Handle), Reached)) return messageOf(std::move(Failed));
+  for (uint32_t I : Reached) Sink(Data, I);
+  return nullptr;
 }
 
 } // extern "C"

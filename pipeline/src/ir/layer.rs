@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use uruk_core::{MaterializationResponsibility, SharedError};
 
+use super::linker_info::{LinkerInfo, MeaningLayer};
 use super::{CompileError, IrCache, IrCompiler, ModuleInterface, PendingModule, ThreadSafeModule};
 use crate::layer::{IrLayer, ObjectLayer};
+use crate::link::ObjectLinkingLayer;
 use crate::object::ObjectBuffer;
 
 /// Compiles modules and hands the objects to a layer that links them.
@@ -56,6 +58,12 @@ impl IrCompileLayer {
     pub fn with_cache(mut self, cache: Arc<IrCache>) -> Self {
         self.cache = Some(cache);
         self
+    }
+
+    /// The same compiler and cache for a module whose names mean what `info` says. `objects` links it.
+    #[must_use]
+    pub fn with_meanings(&self, objects: ObjectLinkingLayer, info: Arc<LinkerInfo>) -> Self {
+        Self { below: Arc::new(MeaningLayer { layer: objects, info }), ..self.clone() }
     }
 
     /// What modules are compiled with.

@@ -25,16 +25,18 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use rustc_hash::FxHashMap;
-use uruk_core::sync::atomic::{AtomicU64, Ordering};
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutionSession, JitDylib, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolName,
+    MaterializationResponsibility, MaterializationUnit, ResourceTracker, SymbolFlags, SymbolName,
 };
 
+use super::better_bodies::BetterBodies;
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::symbol_bits;
+use super::function_compiler::FunctionCompiler;
 use super::module::ThreadSafeModule;
 use super::partition::Partition;
 use super::shell::Shell;
@@ -44,12 +46,11 @@ use crate::layer::IrLayer;
 use crate::lazy::LazyCallThroughManager;
 use crate::link::{ObjectLinkingLayer, is_bound_by_linker};
 use crate::object::ObjectBuffer;
+use crate::platform::CompiledOnCall;
+use crate::tiers::{FirstTier, Tier, Tiers};
 
 /// `functions.cpp` has the same.
 const BODY_PREFIX: &str = "uruk.body.";
-
-/// A shell keeps what LLVM has read of types, constants and metadata. After so many functions it is given up.
-const TAKEN_MAX: usize = 2_000;
 
 /// What becomes of a value of a module; `functions.cpp` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,20 +67,32 @@ pub(super) enum Kind {
 /// # Concurrency
 /// Cloning it is cheap. Functions are compiled on whatever thread materializes their units, several at a time.
 #[derive(Clone)]
-pub struct LazyModule(Arc<Inner>);
+pub struct LazyModule {
+    inner: Arc<Inner>,
+    upper: Option<Arc<Upper>>,
+}
 
 struct Inner {
     source: ObjectBuffer,
-    compiler: IrCompiler,
+    compiler: FunctionCompiler,
     layer: ObjectLinkingLayer,
     verified: bool,
     interface: ModuleInterface,
     outline: Outline,
     /// Tells it from other modules of the process.
     title: Box<str>,
-    /// Tried, never waited for: somebody may have had it when the process forked.
-    shells: Mutex<Vec<Shell>>,
 }
+
+/// How functions are compiled better.
+struct Upper {
+    compiler: FunctionCompiler,
+    tiers: Tiers,
+    /// By number, of the functions that were compiled in the lower tier first: [`BELOW`], or [`BELOW_FOR_SHORT`].
+    began_below: Box<[AtomicU8]>,
+}
+
+const BELOW: u8 = 1;
+const BELOW_FOR_SHORT: u8 = 2;
 
 /// What a module's values become.
 #[derive(Debug, Default)]
@@ -87,6 +100,8 @@ pub(super) struct Outline {
     pub(super) values: Vec<OutlinedValue>,
     /// What is local to the module and known to several parts of it.
     pub(super) locals: HashSet<Box<str>>,
+    /// Functions whose blocks data refers to. They cannot be compiled twice.
+    pub(super) with_tables: HashSet<u32>,
 }
 
 #[derive(Debug)]
@@ -137,69 +152,80 @@ impl LazyModule {
         let undefined: HashSet<&str> = undefined.map(|value| &*value.name).collect();
         interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
-        let shells = Mutex::new(vec![shell]);
-        Ok(Some(Self(Arc::new(Inner {
-            source,
-            compiler,
-            layer,
-            verified,
-            interface,
-            outline,
-            title,
-            shells,
-        }))))
+        let compiler = FunctionCompiler::new(compiler, Tier::Lower, verified);
+        compiler.keep(shell);
+        let inner = Inner { source, compiler, layer, verified, interface, outline, title };
+        Ok(Some(Self { inner: Arc::new(inner), upper: None }))
+    }
+
+    /// The same module, whose functions are compiled by `upper` once `tiers` says that they are called often. Functions that they call and
+    /// that are small are inlined then: those that a program may replace never are.
+    #[must_use]
+    pub fn with_tiers(self, upper: &IrCompiler, tiers: Tiers) -> Self {
+        let compiler = upper.clone().with_partition(Partition::default());
+        let compiler = FunctionCompiler::new(compiler, Tier::Upper, self.inner.verified);
+        let began_below = self.inner.outline.values.iter().map(|_| AtomicU8::new(0)).collect();
+        Self { upper: Some(Arc::new(Upper { compiler, tiers, began_below })), ..self }
     }
 
     /// What the module calls itself in messages.
     pub fn name(&self) -> &Arc<str> {
-        self.0.source.name()
+        self.inner.source.name()
     }
 
     /// What the module as a whole defines and refers to.
     pub fn interface(&self) -> &ModuleInterface {
-        &self.0.interface
+        &self.inner.interface
     }
 
     /// How many functions are compiled when they are called.
     pub fn functions(&self) -> usize {
-        self.0.outline.values.iter().filter(|value| value.kind == Kind::OnCall).count()
+        self.functions_on_call().count()
     }
 
     /// What something of an object of this module is called in the program; nothing if that is its name already.
     pub fn name_in_program(&self, name: &str) -> Option<Box<str>> {
-        let Inner { outline, title, .. } = &*self.0;
+        let Inner { outline, title, .. } = &*self.inner;
         if let Some(function) = name.strip_prefix(BODY_PREFIX) {
-            return Some(format!("body of {function} in {title}").into());
+            return Some(body_in(title, function).into());
         }
         outline.locals.contains(name).then(|| format!("{name} in {title}").into())
     }
 
-    /// The units of the module for `dylib`, with stubs of `manager`.
-    pub fn units(&self, dylib: &JitDylib, manager: &LazyCallThroughManager) -> LazyUnits {
+    /// The units of the module for `tracker`, with stubs of `manager`. What is compiled better later belongs to the tracker too.
+    pub fn units(&self, tracker: &ResourceTracker, manager: &LazyCallThroughManager) -> LazyUnits {
+        let (dylib, symbols) = (tracker.dylib(), &self.inner.interface.symbols);
         let session = dylib.session();
-        let flags = self.0.interface.symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
-        let stubs = manager.lazy_functions(self.name().clone(), dylib, self.functions_of(session, &flags));
+        let flags = symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
+        let better = self.upper.as_ref().map(|upper| BetterBodies::of(&upper.tiers, self, tracker));
+        let functions = self.functions_of(session, &flags);
+        let stubs = manager.lazy_functions(self.name().clone(), dylib, functions, better);
         let mut bodies: FxHashMap<u32, Body> = FxHashMap::default();
-        for (number, value) in (0..).zip(&self.0.outline.values) {
+        for (number, value) in (0..).zip(&self.inner.outline.values) {
             let (of, flags) = match value.kind {
                 Kind::OnCall => (number, SymbolFlags::CALLABLE),
                 Kind::WithFunction => (value.of, SymbolFlags::empty()),
                 _ => continue,
             };
-            let body = bodies.entry(of).or_insert_with(|| Body::new(self.clone(), of));
+            let body = bodies.entry(of).or_insert_with(|| Body {
+                module: self.clone(),
+                function: of,
+                attempt: 0,
+                interface: MaterializationInterface::default(),
+            });
             let name = if of == number { self.body_of(number) } else { self.called(value) };
             body.interface.symbols.insert(session.intern(&name), flags);
         }
         let mut bodies: Vec<_> = bodies.into_values().collect();
         bodies.sort_unstable_by_key(|body| body.function); // of one module they are compiled alike every time
         let bodies = bodies.into_iter().map(|body| Box::new(body) as Box<dyn MaterializationUnit>).collect();
-        LazyUnits { data: self.data_unit(session), stubs, bodies }
+        LazyUnits { data: self.data_unit(dylib), stubs, bodies }
     }
 
     /// What is called, and the body that each stands for.
     fn functions_of(&self, session: &ExecutionSession, flags: &HashMap<&str, SymbolFlags>) -> AliasMap {
         let mut functions = AliasMap::default();
-        for (number, value) in (0..).zip(&self.0.outline.values) {
+        for (number, value) in (0..).zip(&self.inner.outline.values) {
             let of = match value.kind {
                 Kind::OnCall => number,
                 Kind::OtherName => value.of,
@@ -213,8 +239,9 @@ impl LazyModule {
         functions
     }
 
-    fn data_unit(&self, session: &ExecutionSession) -> IrMaterializationUnit {
-        let Inner { interface, outline, .. } = &*self.0;
+    fn data_unit(&self, dylib: &JitDylib) -> IrMaterializationUnit {
+        let session = dylib.session();
+        let Inner { interface, outline, .. } = &*self.inner;
         let elsewhere = outline.values.iter().filter(|value| value.kind != Kind::InData && !value.is_local());
         let elsewhere: HashSet<&str> = elsewhere.map(|value| &*value.name).collect();
         let mut own = interface.clone();
@@ -222,23 +249,79 @@ impl LazyModule {
         let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
         own.symbols.extend(locals.map(|value| ModuleSymbol::local(&self.called(value), value.bits)));
         let layer: Arc<dyn IrLayer> = Arc::new(LazyLayer(self.clone()));
-        let functions = (0..).zip(&outline.values).filter(|(_, value)| value.kind == Kind::OnCall);
-        let bodies = functions.map(|(number, _)| session.intern(&self.body_of(number))).collect();
-        let mut unit = IrMaterializationUnit::data_of(session, layer, &own, interface, self.clone(), bodies);
-        if !self.0.verified {
+        let mut unit = IrMaterializationUnit::data_of(
+            session,
+            layer,
+            &own,
+            interface,
+            self.clone(),
+            self.on_call(dylib),
+        );
+        if !self.inner.verified {
             unit.skip_verifier();
         }
         unit
     }
 
-    fn body_of(&self, function: u32) -> String {
-        format!("body of {} in {}", self.0.outline.values[function as usize].name, self.0.title)
+    /// The bodies of what a program has of the module when it is compiled as a whole.
+    fn on_call(&self, dylib: &JitDylib) -> CompiledOnCall {
+        // Both know somebody who knows this.
+        let (module, dylib) = (Arc::downgrade(&self.inner), dylib.downgrade());
+        CompiledOnCall::new(move || {
+            let Some((inner, dylib)) = module.upgrade().zip(dylib.upgrade()) else { return Vec::new() };
+            let module = Self { inner, upper: None };
+            let functions = module.remaining().into_iter();
+            functions.map(|function| dylib.session().intern(&module.body_of(function))).collect()
+        })
+    }
+
+    /// The functions that the pipeline would leave in the module. Of one that cannot be read it is all: compiling them says why.
+    fn remaining(&self) -> Vec<u32> {
+        let Inner { source, compiler, .. } = &*self.inner;
+        let reached = || Shell::read(source, compiler.compiler())?.reached();
+        if compiler.compiler().pipeline().drops_unused()
+            && let Ok(reached) = reached()
+        {
+            return reached;
+        }
+        self.functions_on_call().collect()
+    }
+
+    pub(super) fn body_of(&self, function: u32) -> String {
+        body_in(&self.inner.title, &self.inner.outline.values[function as usize].name)
+    }
+
+    /// What a body that is compiled in the upper tier later is called.
+    pub(super) fn better_body_of(&self, function: u32, attempt: u32) -> String {
+        better(&self.body_of(function), attempt)
+    }
+
+    /// The numbers of the functions that are compiled when they are called.
+    pub(super) fn functions_on_call(&self) -> impl Iterator<Item = u32> {
+        let values = (0..).zip(&self.inner.outline.values);
+        values.filter(|(_, value)| value.kind == Kind::OnCall).map(|(number, _)| number)
+    }
+
+    /// Whether a function was compiled in the lower tier first.
+    pub(super) fn began_below(&self, function: u32) -> bool {
+        self.beginning(function) != 0
+    }
+
+    /// Whether it was, and is to be compiled in the upper one at once.
+    pub(super) fn began_below_for_short(&self, function: u32) -> bool {
+        self.beginning(function) == BELOW_FOR_SHORT
+    }
+
+    fn beginning(&self, function: u32) -> u8 {
+        let began = self.upper.as_ref().and_then(|upper| upper.began_below.get(function as usize));
+        // Relaxed: asked by who has found the body that was compiled, after that.
+        began.map_or(0, |began| began.load(Ordering::Relaxed))
     }
 
     /// What a value is called in the program.
     fn called(&self, value: &OutlinedValue) -> String {
         if value.is_local() {
-            format!("{} in {}", value.name, self.0.title)
+            format!("{} in {}", value.name, self.inner.title)
         } else {
             (*value.name).to_owned()
         }
@@ -246,39 +329,45 @@ impl LazyModule {
 
     /// A module of the variables.
     pub(super) fn data(&self) -> Result<ThreadSafeModule, CompileError> {
-        Shell::read(&self.0.source, &self.0.compiler)?.into_data()
+        Shell::read(&self.inner.source, self.inner.compiler.compiler())?.into_data()
     }
 
-    fn compile(&self, function: u32) -> Result<ObjectBuffer, CompileError> {
-        let inner = &*self.0;
-        let ready = inner.shells.try_lock().and_then(|mut shells| {
-            let position = shells.iter().rposition(|shell| !shell.taken.contains(&function))?;
-            Some(shells.swap_remove(position))
-        });
-        let mut shell = ready.map_or_else(|| Shell::read(&inner.source, &inner.compiler), Ok)?;
-        let name = &inner.outline.values[function as usize].name;
-        let module = shell.take(function, &format!("{}: {name}", self.name()))?;
-        if inner.verified {
-            module.verify()?;
+    /// An object of a function: that is called for the first time, or after so many attempts in the upper tier.
+    fn compile(&self, function: u32, attempt: u32) -> Result<ObjectBuffer, CompileError> {
+        let Inner { source, compiler, outline, .. } = &*self.inner;
+        let name = format!("{}: {}", self.name(), outline.values[function as usize].name);
+        let Some(Upper { compiler: upper, tiers, began_below }) = self.upper.as_deref() else {
+            return compiler.compile(source, function, &name);
+        };
+        if attempt > 0 {
+            return upper.compile(source, function, &name);
         }
-        let object = inner.compiler.compile(module)?;
-        if shell.taken.len() < TAKEN_MAX
-            && let Some(mut shells) = inner.shells.try_lock()
-        {
-            shells.push(shell);
-        }
-        Ok(object)
+        let first = if !tiers.is_on() || outline.with_tables.contains(&function) {
+            FirstTier::Upper
+        } else {
+            tiers.policy().first(compiler.shape(source, function)?)
+        };
+        let (tier, beginning) = match first {
+            FirstTier::Lower => (compiler, BELOW),
+            FirstTier::LowerThenUpper => (compiler, BELOW_FOR_SHORT),
+            FirstTier::Upper => (upper, 0),
+        };
+        began_below[function as usize].store(beginning, Ordering::Relaxed); // as in `beginning`
+        tiers.first(tier.tier(), || tier.compile(source, function, &name))
     }
 
     fn emit(
         &self,
         responsibility: MaterializationResponsibility,
         compiled: Result<ObjectBuffer, CompileError>,
+        attempt: u32,
     ) {
+        let name_in_program = |name: &str| match self.name_in_program(name) {
+            Some(body) if attempt > 0 && name.starts_with(BODY_PREFIX) => Some(better(&body, attempt).into()),
+            name => name,
+        };
         match compiled {
-            Ok(object) => {
-                self.0.layer.emit_named(responsibility, &object, &|name| self.name_in_program(name));
-            }
+            Ok(object) => self.inner.layer.emit_named(responsibility, &object, &name_in_program, &|_| None),
             Err(error) => responsibility.fail(Arc::new(error)),
         }
     }
@@ -286,7 +375,7 @@ impl LazyModule {
 
 impl fmt::Debug for LazyModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LazyModule").field(&self.0.title).finish()
+        f.debug_tuple("LazyModule").field(&self.inner.title).finish()
     }
 }
 
@@ -296,18 +385,22 @@ impl OutlinedValue {
     }
 }
 
-/// The body of one function.
-#[derive(Debug)]
-struct Body {
-    module: LazyModule,
-    function: u32,
-    interface: MaterializationInterface,
+fn body_in(title: &str, function: &str) -> String {
+    format!("body of {function} in {title}")
 }
 
-impl Body {
-    fn new(module: LazyModule, function: u32) -> Self {
-        Self { module, function, interface: MaterializationInterface::default() }
-    }
+fn better(body: &str, attempt: u32) -> String {
+    format!("{body}, better ({attempt})")
+}
+
+/// The body of one function.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) module: LazyModule,
+    pub(super) function: u32,
+    /// Which attempt it is to compile it better; zero is the first compilation.
+    pub(super) attempt: u32,
+    pub(super) interface: MaterializationInterface,
 }
 
 impl MaterializationUnit for Body {
@@ -320,8 +413,8 @@ impl MaterializationUnit for Body {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let object = self.module.compile(self.function);
-        self.module.emit(responsibility, object);
+        let object = self.module.compile(self.function, self.attempt);
+        self.module.emit(responsibility, object, self.attempt);
     }
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
@@ -334,6 +427,6 @@ struct LazyLayer(LazyModule);
 
 impl IrLayer for LazyLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
-        self.0.emit(responsibility, self.0.0.compiler.compile(module));
+        self.0.emit(responsibility, self.0.inner.compiler.compiler().compile(module), 0);
     }
 }

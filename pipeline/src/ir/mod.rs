@@ -11,6 +11,7 @@
 //! the price of the context it worked on. Truncated, empty, foreign and invalid input is refused with a
 //! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
 
+mod better_bodies;
 mod build;
 mod cached;
 mod canonical;
@@ -19,11 +20,13 @@ mod context;
 mod emitter;
 mod error;
 mod ffi;
+mod function_compiler;
 mod hooks;
 mod interface_bytes;
 mod layer;
 mod lazy_module;
 mod library;
+mod linker_info;
 mod llvm_build;
 mod machines;
 mod module;
@@ -52,6 +55,7 @@ pub use error::CompileError;
 pub use hooks::{ExtensionPoint, HookSite, PassHook};
 pub use layer::{IrCompileLayer, IrTransform, IrTransformLayer};
 pub use lazy_module::{LazyModule, LazyUnits};
+pub use linker_info::LinkerInfo;
 pub use llvm_build::llvm_build;
 pub use module::ThreadSafeModule;
 pub use optimize::{OptimizationLevel, OptimizationPipeline};

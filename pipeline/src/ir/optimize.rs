@@ -137,6 +137,11 @@ impl OptimizationPipeline {
         Self::of(Body::Passes(passes.into()))
     }
 
+    /// Whether functions of a module go that nothing in it refers to, and nobody else can.
+    pub(super) fn drops_unused(&self) -> bool {
+        matches!(self.body, Body::Level(level) if level != OptimizationLevel::O0)
+    }
+
     /// Runs `passes` before everything else.
     #[must_use]
     pub fn at_start(mut self, passes: impl Into<String>) -> Self {

@@ -14,6 +14,7 @@ use super::module::ThreadSafeModule;
 use super::normalize::normalize;
 use super::read;
 use crate::object::ObjectBuffer;
+use crate::tiers::FunctionShape;
 
 /// A module that was read without bodies, and what has left it.
 pub(super) struct Shell {
@@ -64,6 +65,9 @@ impl Shell {
             if is_known && bits & symbol_bits::LOCAL != 0 {
                 outline.locals.insert(name.clone());
             }
+            if kind == Kind::WithFunction {
+                outline.with_tables.insert(of);
+            }
             outline.values.push(OutlinedValue { name, kind, of, bits });
         }
         let mut outline = Outline::default();
@@ -73,8 +77,49 @@ impl Shell {
         Ok(outline)
     }
 
-    /// A module of one function.
-    pub(super) fn take(&mut self, function: u32, name: &str) -> Result<ThreadSafeModule, CompileError> {
+    /// The functions that stay when what nobody can refer to goes.
+    pub(super) fn reached(&self) -> Result<Vec<u32>, CompileError> {
+        unsafe extern "C-unwind" fn sink(data: *mut c_void, function: u32) {
+            // SAFETY: the shim hands on the pointer it got below.
+            unsafe { &mut *data.cast::<Vec<u32>>() }.push(function);
+        }
+        let mut reached = Vec::new();
+        let reach = || {
+            // SAFETY: the shell is alive and held; `sink` takes a list of numbers; the message is taken over at once.
+            let message =
+                unsafe { take_message(ffi::uruk_llvm_reach(self.raw, sink, (&raw mut reached).cast())) };
+            if message.is_empty() { Ok(()) } else { Err(message) }
+        };
+        let diagnosed = |message| diagnosed(self.module.name(), message);
+        self.module.lock()?.enter("following references", reach, diagnosed)?;
+        Ok(reached)
+    }
+
+    /// What decides how a function is compiled first. It must not be taken yet.
+    pub(super) fn shape(&self, function: u32) -> Result<FunctionShape, CompileError> {
+        let locked = self.module.lock()?;
+        let mut shape = FunctionShape::default();
+        let read = || {
+            let (instructions, depth) = (&raw mut shape.instructions, &raw mut shape.loop_depth);
+            let tight = &raw mut shape.tight_loop_depth;
+            // SAFETY: the shell is alive and held; all three can be written; the message is taken over at once.
+            let message = unsafe {
+                take_message(ffi::uruk_llvm_function_shape(self.raw, function, instructions, depth, tight))
+            };
+            if message.is_empty() { Ok(()) } else { Err(message) }
+        };
+        locked.enter("reading a function", read, |message| diagnosed(self.module.name(), message))?;
+        drop(locked);
+        Ok(shape)
+    }
+
+    /// A module of one function; if it `inlines`, with copies of small functions that it calls, for the optimizer alone.
+    pub(super) fn take(
+        &mut self,
+        function: u32,
+        name: &str,
+        inlines: bool,
+    ) -> Result<ThreadSafeModule, CompileError> {
         self.taken.insert(function);
         let locked = self.module.lock()?;
         let take = || {
@@ -83,7 +128,7 @@ impl Shell {
             unsafe {
                 let (text, size) = (name.as_ptr().cast(), name.len());
                 let raw =
-                    ffi::uruk_llvm_take_function(self.raw, function, false, text, size, &raw mut message);
+                    ffi::uruk_llvm_take_function(self.raw, function, inlines, text, size, &raw mut message);
                 let message = take_message(message);
                 if raw.is_null() { Err(message) } else { Ok(raw) }
             }

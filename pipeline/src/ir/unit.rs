@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use uruk_core::{
     ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
     ResourceTracker, SerialQueue, SharedError, SymbolName,
@@ -14,6 +15,7 @@ use uruk_core::{
 
 use super::error::CompileError;
 use super::lazy_module::LazyModule;
+use super::linker_info::LinkerInfo;
 use super::pending::{PendingModule, Source};
 use super::source::SourceKind;
 use super::symbols::ModuleInterface;
@@ -23,7 +25,7 @@ use crate::layer::IrLayer;
 use crate::object::{
     CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface, references,
 };
-use crate::platform::UnitTraits;
+use crate::platform::{CompiledOnCall, References, UnitTraits};
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///
@@ -42,6 +44,8 @@ pub struct IrMaterializationUnit {
     /// Of a module that is in memory.
     module_bytes: usize,
     discarded: Vec<SymbolName>,
+    /// What the module calls symbols that have another name in the program.
+    names_in_module: FxHashMap<SymbolName, SymbolName>,
     verified: bool,
 }
 
@@ -132,6 +136,27 @@ impl IrMaterializationUnit {
         Self::promise(session, layer, interface, Source::Unread(source))
     }
 
+    /// Promises the same symbols by the names that `info` gives them, and refers to others by those. Its layer must have the same
+    /// [meanings](super::IrCompileLayer::with_meanings).
+    #[must_use]
+    pub fn with_meanings(mut self, session: &ExecutionSession, info: &LinkerInfo) -> Self {
+        let in_program = |name: &SymbolName| match info.name_in_program(name.as_str()) {
+            Some(renamed) => session.intern(&renamed),
+            None => name.clone(),
+        };
+        let flags = std::mem::take(&mut self.interface.symbols);
+        for (name, flags) in flags {
+            self.names_in_module.insert(in_program(&name), name.clone());
+            self.interface.symbols.insert(in_program(&name), flags);
+        }
+        self.commons.iter_mut().for_each(|(name, _)| *name = in_program(name));
+        let References { defined, undefined } = &mut self.traits.references;
+        let is_looked_up = |name: &&SymbolName| !info.is_placed(name.as_str());
+        *defined = defined.iter().map(in_program).collect();
+        *undefined = undefined.iter().filter(is_looked_up).map(in_program).collect();
+        self
+    }
+
     /// Leaves out LLVM's verifier when the unit is materialized; see [`ThreadSafeModule::parse_unverified`].
     pub fn skip_verifier(&mut self) {
         self.verified = false;
@@ -168,25 +193,26 @@ impl IrMaterializationUnit {
             traits,
             module_bytes: 0,
             discarded: Vec::new(),
+            names_in_module: FxHashMap::default(),
             verified: true,
         }
     }
 
-    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`, and functions with these `bodies`.
+    /// Promises what `own` says: the data of `module`, which as a whole has the interface `whole`, and functions that are compiled `on_call`.
     pub(super) fn data_of(
         session: &ExecutionSession,
         layer: Arc<dyn IrLayer>,
         own: &ModuleInterface,
         whole: &ModuleInterface,
         module: LazyModule,
-        bodies: Box<[SymbolName]>,
+        on_call: CompiledOnCall,
     ) -> Self {
         let symbols = whole.symbols.iter().map(|symbol| (session.intern(&symbol.name), symbol.flags));
         let defined = MaterializationInterface::new(symbols.collect());
         let undefined = whole.undefined.iter().map(|name| &**name);
         let references = references(session, &defined, undefined);
         let unit = Self::promise(session, layer, own, Source::Data(module));
-        Self { traits: UnitTraits { references, compiled_on_call: bodies, ..unit.traits }, ..unit }
+        Self { traits: UnitTraits { references, compiled_on_call: Some(on_call), ..unit.traits }, ..unit }
     }
 
     /// What a platform is told of the unit. Its references are told once.
@@ -247,7 +273,7 @@ impl MaterializationUnit for IrMaterializationUnit {
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
         self.interface.symbols.remove(symbol);
-        self.discarded.push(symbol.clone());
+        self.discarded.push(self.names_in_module.get(symbol).unwrap_or(symbol).clone());
     }
 }
 

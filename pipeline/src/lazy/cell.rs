@@ -5,10 +5,12 @@
 //!   caller: which generation? ─ find its body ─ bind, if it still is that generation ─ otherwise again
 //! ```
 //!
-//! The slot is written under the cell's lock alone, so what a slow caller has found for an older generation never overtakes a newer one.
-//! The model is `loom-tests/tests/redirect.rs`, which compiles this file.
+//! Of one generation there may be two bodies: the one that was found first, whose calls are counted, and a better one ([`promote`](Cell::promote)).
 //!
-//! **Holds.** When a redirection has returned, the slot leads to no older body.
+//! The slot is written under the cell's lock alone, so what a slow caller has found for an older generation never overtakes a newer one.
+//! Nor does it take the place of a better body. The models are `loom-tests/tests/redirect.rs` and `promote.rs`, which compile this file.
+//!
+//! **Holds.** When a redirection has returned, the slot leads to no older body. When a promotion has returned, it leads to none that is worse.
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Mutex, weakened};
@@ -17,6 +19,8 @@ use uruk_core::sync::{Mutex, weakened};
 pub(super) trait Slot: Clone {
     fn load(&self) -> u64;
     fn store(&self, address: u64);
+    /// The same, and so many calls are counted.
+    fn store_counted(&self, address: u64, calls: u32);
 }
 
 /// One stub.
@@ -50,7 +54,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
     }
 
     /// Has the slot lead to the body, which `find` looks for. `keep` is told of it before, under the lock, so that what keeps code follows
-    /// the slot.
+    /// the slot. As many calls of it are counted as `calls` says.
     ///
     /// Fails if there is no body and the stub was not led elsewhere meanwhile.
     pub(super) fn bind<H, T, E>(
@@ -58,6 +62,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         slot: &S,
         mut find: impl FnMut(&D) -> Result<(ExecutorAddr, H), E>,
         mut keep: impl FnMut(ExecutorAddr, H) -> T,
+        calls: impl Fn(&D) -> Option<u32>,
     ) -> Result<ExecutorAddr, E> {
         let mut now = self.now();
         loop {
@@ -66,13 +71,16 @@ impl<D: Clone, S: Slot> Cell<D, S> {
             }
             let seen = now.generation;
             match find(&now.destination) {
-                Ok((body, held)) => match self.bind_if(seen, body, slot, || keep(body, held)) {
-                    Ok(kept) => {
-                        drop(kept); // without the lock: code may go with it
-                        return Ok(body);
+                Ok((body, held)) => {
+                    let calls = calls(&now.destination);
+                    match self.bind_if(seen, body, slot, calls, || keep(body, held)) {
+                        Ok(kept) => {
+                            drop(kept); // without the lock: code may go with it
+                            return Ok(body);
+                        }
+                        Err(later) => now = later,
                     }
-                    Err(later) => now = later,
-                },
+                }
                 Err(error) => {
                     now = self.now();
                     let is_settled = now.generation == seen && now.bound.is_none();
@@ -84,16 +92,18 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         }
     }
 
-    /// Has the slot lead to `body` if the generation is still that one; says otherwise how it is now.
+    /// Has the slot lead to `body` if the generation is still that one, and has no other; says otherwise how it is now.
     fn bind_if<T>(
         &self,
         generation: u64,
         body: ExecutorAddr,
         slot: &S,
+        calls: Option<u32>,
         keep: impl FnOnce() -> T,
     ) -> Result<T, Now<D>> {
         let mut state = self.0.lock();
-        if state.now.generation != generation && !weakened("redirect::binds_an_older_body") {
+        let is_older = state.now.generation != generation && !weakened("redirect::binds_an_older_body");
+        if is_older || (state.now.bound.is_some() && !weakened("promote::binds_again")) {
             return Err(state.now.clone());
         }
         state.slot.get_or_insert_with(|| (slot.clone(), slot.load()));
@@ -102,8 +112,48 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         if weakened("redirect::stores_without_the_lock") {
             drop(state);
         }
-        slot.store(body.value());
+        store(slot, body, calls);
         Ok(kept)
+    }
+
+    /// What a better body is wanted of: the generation, its destination, and the slot that leads there. Nothing if it leads nowhere.
+    pub(super) fn bound(&self) -> Option<(u64, D, S)> {
+        let state = self.0.lock();
+        let (slot, _) = state.slot.as_ref().filter(|_| state.now.bound.is_some())?;
+        Some((state.now.generation, state.now.destination.clone(), slot.clone()))
+    }
+
+    /// Has the slot lead to a better body of the generation, if it is still that one. `keep` is told of it under the lock.
+    pub(super) fn promote<T>(
+        &self,
+        generation: u64,
+        better: ExecutorAddr,
+        keep: impl FnOnce() -> T,
+    ) -> Option<T> {
+        self.while_bound(generation, |slot, bound| {
+            let kept = keep();
+            *bound = better;
+            slot.store(better.value());
+            kept
+        })
+    }
+
+    /// Has so many calls of the body counted that the generation has; nothing: none.
+    pub(super) fn count_again(&self, generation: u64, calls: Option<u32>) {
+        self.while_bound(generation, |slot, bound| store(slot, *bound, calls));
+    }
+
+    fn while_bound<T>(&self, generation: u64, change: impl FnOnce(&S, &mut ExecutorAddr) -> T) -> Option<T> {
+        let mut state = self.0.lock();
+        let State { now, slot } = &mut *state;
+        let is_older = now.generation != generation && !weakened("promote::overtakes_a_redirection");
+        let (slot, _) = slot.as_ref().filter(|_| !is_older)?;
+        if weakened("promote::stores_without_the_lock") {
+            let (slot, mut bound) = (slot.clone(), now.bound?);
+            drop(state);
+            return Some(change(&slot, &mut bound));
+        }
+        Some(change(slot, now.bound.as_mut()?))
     }
 
     /// Leads the stub elsewhere: to `ready`, if the body is there and the stub was called before; otherwise the next call finds it. `keep`
@@ -126,5 +176,12 @@ impl<D: Clone, S: Slot> Cell<D, S> {
             slot.store(now.bound.map_or(*unbound, ExecutorAddr::value));
         }
         (before, kept)
+    }
+}
+
+fn store<S: Slot>(slot: &S, body: ExecutorAddr, calls: Option<u32>) {
+    match calls {
+        Some(calls) => slot.store_counted(body.value(), calls),
+        None => slot.store(body.value()),
     }
 }

@@ -5,13 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use uruk_core::sync::Arc;
 use uruk_core::{
     ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet,
-    SearchOrder, SymbolFlags, SymbolName, WeakJitDylib,
+    SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
 };
 
 use super::cell::{Cell, Slot};
-use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
-use crate::link::{HeldCode, LeadsOn, ObjectLinkingLayer};
+use super::promotion::{Improving, Promotion};
+use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
+use crate::link::{HeldCode, LeadsOn};
 use crate::runtime::call_through::{Destination, SlotAddr};
+use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
 /// Where a function is, and what keeps it there: nothing if it is no code of ours.
 pub(super) type Found = (ExecutorAddr, Option<HeldCode>);
@@ -29,6 +31,8 @@ pub(super) struct LazyFunction {
     /// Of its stub, among those of its unit.
     number: u32,
     cell: Cell<Body, SlotAddr>,
+    /// If there are tiers.
+    promotion: Option<Arc<Promotion>>,
 }
 
 impl LazyFunction {
@@ -37,15 +41,81 @@ impl LazyFunction {
         leads_on: Arc<LeadsOn>,
         number: u32,
         body: Body,
+        improving: Option<&Arc<Improving>>,
     ) -> Self {
-        Self { manager, leads_on, number, cell: Cell::new(body) }
+        let promotion = improving.map(|improving| Arc::new(Promotion::new(improving.clone(), number)));
+        Self { manager, leads_on, number, cell: Cell::new(body), promotion }
+    }
+
+    /// Has the stub lead to a better body. `cells` are those that it is among.
+    pub(super) fn promote(
+        &self,
+        cells: &Cells,
+        improve: &dyn Improve,
+        order: PromotionOrder,
+    ) -> PromotionEnd {
+        let Some((generation, body, slot)) = self.cell.bound() else { return PromotionEnd::Gone };
+        // The slot is written, so the stub is held. If it has gone, something else may be there.
+        let stubs = slot.counting_part().and_then(|counting| self.manager.layer.hold_stubs(counting));
+        let Some((_held, found)) = stubs else { return PromotionEnd::Gone };
+        let is_ours = found.downcast::<Cells>().is_ok_and(|found| Arc::ptr_eq(&*found, cells));
+        if !is_ours || !improve.is_improvable(&body.name) {
+            return PromotionEnd::Gone;
+        }
+        let PromotionOrder::Attempt { number: attempt, after_failure, uses_pool } = order else {
+            self.cell.count_again(generation, None);
+            return PromotionEnd::Refused;
+        };
+        let better = catch_unwind(AssertUnwindSafe(|| self.find_better(&body, improve, attempt, uses_pool)));
+        match better.unwrap_or(Err(LazyCallError::Panicked)) {
+            Ok(Some((address, held))) => {
+                let keep = || self.leads_on.lead_on_to(self.number, address, held);
+                match self.cell.promote(generation, address, keep) {
+                    Some(_kept) => PromotionEnd::Promoted,
+                    None => PromotionEnd::Gone,
+                }
+            }
+            Ok(None) => PromotionEnd::Gone,
+            Err(error) => {
+                tracing::debug!(function = %body.name, error = %WithCauses(&error), "not compiled better");
+                self.cell.count_again(generation, after_failure);
+                PromotionEnd::Failed
+            }
+        }
+    }
+
+    fn find_better(
+        &self,
+        body: &Body,
+        improve: &dyn Improve,
+        attempt: u32,
+        uses_pool: bool,
+    ) -> Result<Option<Found>, LazyCallError> {
+        let Some(name) = improve.define_better(&body.name, attempt).map_err(LazyCallError::Better)? else {
+            return Ok(None);
+        };
+        let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
+        let look_up = |request: LookupRequest| {
+            let request = request.at(TaskPriority::Speculative);
+            if uses_pool {
+                dylib.session().lookup_blocking(request)
+            } else {
+                dylib.session().lookup_here(request)
+            }
+        };
+        Ok(Some(find(self.hold(), &dylib, &name, look_up)?))
+    }
+
+    /// Holds a body until those do who hold the stub. They hold what other stubs beside it lead to, so that a first call need not.
+    fn hold(&self) -> impl Fn(ExecutorAddr) -> Option<HeldCode> {
+        |address| self.manager.layer.hold_before(address, &self.leads_on)
     }
 
     /// Finds the body on this thread, which compiles it unless somebody has begun.
     fn find_here(&self, body: &Body) -> Result<Found, LazyCallError> {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
-        Ok(find(&self.manager.layer, &dylib, &body.name, |request| session.lookup_here(request))?)
+        Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup_here(request))?)
     }
 
     /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. What this gives is dropped without a lock.
@@ -70,6 +140,10 @@ impl Slot for SlotAddr {
     fn store(&self, address: u64) {
         Self::store(*self, address);
     }
+
+    fn store_counted(&self, address: u64, calls: u32) {
+        Self::store_counted(*self, address, calls);
+    }
 }
 
 impl Destination for LazyFunction {
@@ -80,17 +154,35 @@ impl Destination for LazyFunction {
     fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr> {
         let find = |body: &Body| self.find_here(body);
         let keep = |address, held| self.leads_on.lead_on_to(self.number, address, held);
-        let found = catch_unwind(AssertUnwindSafe(|| self.cell.bind(&slot, find, keep)));
+        let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
+        let calls = |body: &Body| improving.and_then(|improving| improving.calls_of(&body.name));
+        let found = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(improving) = improving {
+                improving.improve.tiers().may_start_thread();
+            }
+            let bound = self.cell.bind(&slot, find, keep, calls)?;
+            if let Some(promotion) = &self.promotion {
+                promotion.improve_if_urgent(&self.cell.destination().name);
+            }
+            Ok(bound)
+        }));
         found.unwrap_or(Err(LazyCallError::Panicked)).map_err(|error| {
             let body = self.cell.destination();
             (self.manager.on_failure)(&LazyCallFailure { function: &body.name, error })
         })
     }
+
+    fn counted_out(&self, slot: SlotAddr) {
+        let Some(promotion) = &self.promotion else { return };
+        if let CountedOut::Again(calls) = promotion.improving().improve.tiers().counted_out(promotion) {
+            slot.count(calls);
+        }
+    }
 }
 
-/// Looks a function of `dylib` up and holds its code.
+/// Looks a function of `dylib` up and has `hold` hold its code.
 pub(super) fn find(
-    layer: &ObjectLinkingLayer,
+    hold: impl Fn(ExecutorAddr) -> Option<HeldCode>,
     dylib: &JitDylib,
     name: &SymbolName,
     look_up: impl Fn(LookupRequest) -> Result<LookupResult, LookupError>,
@@ -105,7 +197,7 @@ pub(super) fn find(
         }
         let address = definition.address;
         // Removed in between: what is there now is looked up.
-        if let Some(held) = dylib.session().while_present(token, || layer.hold(address))? {
+        if let Some(held) = dylib.session().while_present(token, || hold(address))? {
             return Ok((address, held));
         }
     }

@@ -12,6 +12,13 @@
 //! **Who runs what.** The body is looked up, and unless somebody has begun with it, compiled and linked on the thread that calls
 //! ([`lookup_here`](uruk_core::ExecutionSession::lookup_here)): no other thread has to wake. Threads that call it meanwhile wait in the same lookup.
 //!
+//! **Tiers.** If there are any, a slot may lead to a counting part first, which jumps on to the body:
+//!
+//! ```text
+//!   slot ─▶ counting part: one call less ─┬─▶ body
+//!                                         └─(none left)─▶ cold part ─▶ the function waits to be compiled better ─▶ body
+//! ```
+//!
 //! **Which body.** [`redirect`](LazyCallThroughManager::redirect) gives functions other bodies while other threads call them.
 //!
 //! **Holds.** A slot leads to code that was present after it was found, and whoever holds the stub holds that code. A stub whose body is
@@ -19,6 +26,7 @@
 
 mod cell;
 mod function;
+mod promotion;
 mod redirect;
 mod stubs;
 
@@ -34,10 +42,12 @@ use uruk_core::{
 };
 
 use self::function::{Body, LazyFunction};
+use self::promotion::Improving;
 pub use self::redirect::RedirectError;
 use self::stubs::Contents;
 use crate::link::{LeadsOn, ObjectLinkingLayer, Stubs};
 use crate::runtime::call_through::Destination;
+use crate::tiers::Improve;
 
 /// Why a function could not be had when it was first called.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,6 +65,9 @@ pub enum LazyCallError {
     /// The engine's own code has panicked.
     #[error("the engine panicked")]
     Panicked,
+    /// A better body could not be defined.
+    #[error("cannot define a better body")]
+    Better(#[source] SharedError),
 }
 
 /// A first call that found no function: which one, and why.
@@ -164,17 +177,24 @@ impl LazyCallThroughManager {
     /// ORC: `lazyReexports`.
     #[doc(alias = "lazyReexports")]
     pub fn lazy_reexports(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions("<lazy reexports>".into(), bodies, functions)
+        self.lazy_functions("<lazy reexports>".into(), bodies, functions, None)
     }
 
-    /// The same under a name for messages.
+    /// The same under a name for messages. What can be improved is counted.
     pub(crate) fn lazy_functions(
         &self,
         name: Arc<str>,
         bodies: &JitDylib,
         functions: AliasMap,
+        improve: Option<Arc<dyn Improve>>,
     ) -> Box<dyn MaterializationUnit> {
-        Box::new(LazyReexports { name, manager: self.clone(), bodies: bodies.downgrade(), functions })
+        Box::new(LazyReexports {
+            name,
+            manager: self.clone(),
+            bodies: bodies.downgrade(),
+            functions,
+            improve,
+        })
     }
 }
 
@@ -200,6 +220,7 @@ struct LazyReexports {
     manager: LazyCallThroughManager,
     bodies: WeakJitDylib,
     functions: AliasMap,
+    improve: Option<Arc<dyn Improve>>,
 }
 
 impl MaterializationUnit for LazyReexports {
@@ -213,7 +234,7 @@ impl MaterializationUnit for LazyReexports {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let Self { name: _, manager, bodies, functions } = *self;
+        let Self { name: _, manager, bodies, functions, improve } = *self;
         if functions.values().any(|function| !function.flags.contains(SymbolFlags::CALLABLE)) {
             let error: SharedError = Arc::new(LazyCallError::NotCallable);
             return responsibility.fail(error);
@@ -224,12 +245,16 @@ impl MaterializationUnit for LazyReexports {
         for (name, function) in functions {
             names.entry(function.source).or_default().push(name);
         }
+        let improving = improve.map(Improving::new);
         let cell = |(number, name): (u32, &SymbolName)| -> Box<dyn Destination> {
             let body = Body { dylib: bodies.clone(), name: name.clone() };
-            Box::new(LazyFunction::new(manager.clone(), leads_on.clone(), number, body))
+            Box::new(LazyFunction::new(manager.clone(), leads_on.clone(), number, body, improving.as_ref()))
         };
         let cells: Cells = (0..).zip(names.keys()).map(cell).collect();
-        let contents = Contents::new(&cells);
+        if let Some(improving) = &improving {
+            improving.are_at(&cells);
+        }
+        let contents = Contents::new(&cells, improving.is_some());
         let graph = contents.graph(names.values());
         let cells: Arc<dyn Any + Send + Sync> = Arc::new(cells);
         match graph {

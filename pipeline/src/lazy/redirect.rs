@@ -130,7 +130,7 @@ impl LazyCallThroughManager {
 
     fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {
         let look_up = |request: LookupRequest| dylib.session().lookup(&request.order, request.symbols);
-        find(&self.layer, dylib, name, look_up).map_err(|error| match error {
+        find(|address| self.layer.hold(address), dylib, name, look_up).map_err(|error| match error {
             FindError::Lookup(error) => error.into(),
             FindError::NotCallable => RedirectError::NotCallable { function: name.clone() },
         })

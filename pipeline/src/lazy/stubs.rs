@@ -5,14 +5,19 @@ use uruk_core::SymbolName;
 use crate::link::graph::{Edge, SectionRole};
 use crate::link::x86_64::EdgeKind;
 use crate::link::{LinkError, LinkGraph};
-use crate::runtime::call_through::{CallThroughDescriptor, Destination, STUB_NUMBER};
+use crate::runtime::call_through::{
+    CallThroughDescriptor, Counted, CountingDescriptor, Destination, STUB_NUMBER,
+};
 use crate::runtime::ifunc;
 
 /// What the sections of stubs contain, before it is linked.
 pub(super) struct Contents {
     stubs: Vec<u8>,
+    /// Counting parts, if there are any, and cold parts.
     cold: Vec<u8>,
+    counts: bool,
     slots: Vec<u8>,
+    calls: Vec<u8>,
     descriptors: Vec<u8>,
     thunk: [u8; 8],
     frames: [u8; 64],
@@ -26,12 +31,18 @@ const STUB: [u8; 16] = [0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0x
 /// `lea descriptor(%rip), %r11; jmp *thunk(%rip)`, and three bytes that nobody reaches.
 const COLD: [u8; 16] = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
 
+/// `decl calls(%rip); jz cold; jmp *body(%rip)`, and 14 bytes that nobody reaches.
+const COUNTING: [u8; 32] = [
+    0xff, 0x0d, 0, 0, 0, 0, 0x0f, 0x84, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+    0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc,
+];
+
 /// Call frame information: in stubs and cold parts the stack is as it was when they were called.
 ///
 /// ```text
 ///   0  common entry: the frame lies 8 bytes above the stack pointer, and begins with the return address
 ///  24  entry of all stubs: 28 back to 0, where they begin, how long they are
-///  44  entry of all cold parts: 48 back to 0, the same
+///  44  entry of all counting and cold parts: 48 back to 0, the same
 /// ```
 #[rustfmt::skip]
 const FRAMES: [u8; 64] = [
@@ -51,25 +62,36 @@ fn stubs(count: usize) -> Vec<u8> {
     stubs
 }
 
-fn frames(stubs: usize) -> [u8; 64] {
+fn frames(stubs: &[u8], cold: &[u8]) -> [u8; 64] {
     let mut frames = FRAMES;
-    for (at, stub_bytes) in [(FRAMES_STUBS, STUB.len()), (FRAMES_COLD, COLD.len())] {
+    for (at, code) in [(FRAMES_STUBS, stubs), (FRAMES_COLD, cold)] {
         // A graph of more than 2 GiB is refused anyway.
-        let bytes = u32::try_from(stubs * stub_bytes).unwrap_or(u32::MAX);
+        let bytes = u32::try_from(code.len()).unwrap_or(u32::MAX);
         frames[at as usize + 4..][..4].copy_from_slice(&bytes.to_le_bytes());
     }
     frames
 }
 
 impl Contents {
-    pub(super) fn new(cells: &[Box<dyn Destination>]) -> Self {
+    /// What stubs of `cells` need, and, if it `counts`, what counts their calls.
+    pub(super) fn new(cells: &[Box<dyn Destination>], counts: bool) -> Self {
+        let (stubs, counted) = (stubs(cells.len()), if counts { cells.len() } else { 0 });
+        let cold = [COUNTING.repeat(counted), COLD.repeat(cells.len())].concat();
+        let frames = frames(&stubs, &cold);
+        let descriptors = if counts {
+            cells.iter().flat_map(CountingDescriptor::bytes).collect()
+        } else {
+            cells.iter().flat_map(CallThroughDescriptor::bytes).collect()
+        };
         Self {
-            stubs: stubs(cells.len()),
-            cold: COLD.repeat(cells.len()),
+            stubs,
+            cold,
+            counts,
             slots: vec![0; 8 * cells.len()],
-            descriptors: cells.iter().flat_map(CallThroughDescriptor::bytes).collect(),
+            calls: vec![0; Counted::BYTES as usize * counted],
+            descriptors,
             thunk: ifunc::lazy_thunk().value().to_le_bytes(),
-            frames: frames(cells.len()),
+            frames,
         }
     }
 
@@ -80,7 +102,7 @@ impl Contents {
     ) -> Result<LinkGraph<'_>, LinkError> {
         let mut graph = LinkGraph::builder("<lazy reexports>");
         let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 16);
-        let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 16);
+        let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 32);
         let slots = graph.block(".data.slots", SectionRole::Data, &self.slots, 8);
         let descriptors = graph.block(".data.descriptors", SectionRole::Data, &self.descriptors, 8);
         let thunk = graph.block(".rodata", SectionRole::ReadOnly, &self.thunk, 8);
@@ -90,21 +112,40 @@ impl Contents {
         graph.unwind_table(&self.frames, &[of(FRAMES_STUBS, first_stub), of(FRAMES_COLD, first_cold)]);
         let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
         let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
+        let calls = self.counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
+        let descriptor_bytes =
+            if self.counts { CountingDescriptor::BYTES } else { CallThroughDescriptor::BYTES };
+        let counting_bytes = if self.counts { COUNTING.len() as u64 } else { 0 };
+        let first_cold = self.calls.len() as u64 / Counted::BYTES * counting_bytes;
         for (index, names) in (0..).zip(names) {
-            let at = index * CallThroughDescriptor::BYTES;
+            let at = index * descriptor_bytes;
             for name in names {
                 graph.define(name.as_str(), stubs, index * STUB.len() as u64);
             }
+            let cold_at = first_cold + index * COLD.len() as u64;
             let slot = graph.define_local("slot", slots, index * 8);
-            let unbound = graph.define_local("unbound", cold, index * COLD.len() as u64);
+            let unbound = graph.define_local("unbound", cold, cold_at);
             let descriptor = graph.define_local("descriptor", descriptors, at);
             let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
             graph.edge(stubs, near(index * STUB.len() as u64 + 2, slot));
-            graph.edge(cold, near(index * COLD.len() as u64 + 3, descriptor));
-            graph.edge(cold, near(index * COLD.len() as u64 + 9, thunk));
+            graph.edge(cold, near(cold_at + 3, descriptor));
+            graph.edge(cold, near(cold_at + 9, thunk));
             graph.edge(slots, pointer(index * 8, unbound));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
+            let stub = pointer(at + CallThroughDescriptor::STUB, first_stub);
+            graph.edge(descriptors, Edge { addend: index as i64 * STUB.len() as i64, ..stub });
+            if let Some(calls) = calls {
+                let (counting_at, counted_at) = (index * counting_bytes, index * Counted::BYTES);
+                let counting = graph.define_local("counting", cold, counting_at);
+                let counted = graph.define_local("counted", calls, counted_at);
+                let left = graph.define_local("left", calls, counted_at + Counted::CALLS);
+                graph.edge(cold, near(counting_at + 2, left));
+                graph.edge(cold, near(counting_at + 8, unbound));
+                graph.edge(cold, near(counting_at + 14, counted));
+                graph.edge(descriptors, pointer(at + CountingDescriptor::COUNTED, counted));
+                graph.edge(descriptors, pointer(at + CountingDescriptor::COUNTING, counting));
+            }
         }
         graph.build()
     }

@@ -187,6 +187,22 @@ impl CodeMap {
         (!is_empty).then_some(HeldCode(holder))
     }
 
+    /// The same, without what is behind the stubs that lead on by `stubs`: who holds those holds that already, and there may be very much of
+    /// it.
+    pub(super) fn hold_before(self: &Arc<Self>, address: ExecutorAddr, stubs: &LeadsOn) -> Option<HeldCode> {
+        let holder = Arc::new(Holder { known: self.clone(), code: Mutex::default() });
+        holder.add_before(&[address], Some(stubs));
+        let is_empty = holder.code.lock().is_empty();
+        (!is_empty).then_some(HeldCode(holder))
+    }
+
+    /// The code at an address, without what it refers to.
+    pub(super) fn hold_alone(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
+        let code = self.find(&[address], &mut FxHashSet::default());
+        let is_there = !code.is_empty();
+        is_there.then(|| HeldCode(Arc::new(Holder { known: self.clone(), code: Mutex::new(code) })))
+    }
+
     /// What the code at `address` refers to.
     pub(super) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         let code = self.find(&[address], &mut FxHashSet::default()).pop();
@@ -223,13 +239,20 @@ impl HeldCode {
 impl Holder {
     /// Holds the code at `addresses` too, and all that it refers to.
     fn add(self: &Arc<Self>, addresses: &[ExecutorAddr]) {
+        self.add_before(addresses, None);
+    }
+
+    /// The same, without what is behind some stubs.
+    fn add_before(self: &Arc<Self>, addresses: &[ExecutorAddr], before: Option<&LeadsOn>) {
         let mut code = self.code.lock();
         let mut seen = code.iter().map(Arc::as_ptr).collect();
         let mut next = code.len();
         code.extend(self.known.find(addresses, &mut seen));
         while let Some(found) = code.get(next).cloned() {
             code.extend(self.known.find(&found.refers_to, &mut seen));
-            if let Some(stubs) = &found.stubs {
+            if let Some(stubs) = &found.stubs
+                && !before.is_some_and(|before| std::ptr::eq(before, &*stubs.leads_on))
+            {
                 code.extend(self.known.find(&stubs.leads_on.held_by(self), &mut seen));
             }
             next += 1;

@@ -133,15 +133,16 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
-    /// Links an object whose names `names` knows better: what they are called in the program.
+    /// Links an object whose names others know better: `names`, what they are called in the program, and `addresses`, where they are.
     #[cfg(feature = "llvm")]
     pub(crate) fn emit_named(
         &self,
         responsibility: MaterializationResponsibility,
         object: &ObjectBuffer,
         names: &dyn Fn(&str) -> Option<Box<str>>,
+        addresses: &dyn Fn(&str) -> Option<ExecutorAddr>,
     ) {
-        let graph = parts::parse(object).and_then(|graph| graph.rename(names));
+        let graph = parts::parse(object).and_then(|graph| graph.place(addresses).rename(names));
         let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
         self.link(vec![responsibility], graph, None);
     }
@@ -168,6 +169,18 @@ impl ObjectLinkingLayer {
     /// Linear in what is held: a step for each piece of code, and for each of its references.
     pub fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
         self.code.hold(address)
+    }
+
+    /// The same, without what is behind the stubs that lead on by `stubs`. Who holds those holds that already. Nothing in a program that has
+    /// the process for itself: its code stays to the end.
+    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::LeadsOn) -> Option<HeldCode> {
+        if self.platform.is_of_process() { None } else { self.code.hold_before(address, stubs) }
+    }
+
+    /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.
+    pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
+        let held = self.code.hold_alone(address)?;
+        Some((held, self.code.cells_at(address)?))
     }
 
     /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.

@@ -8,6 +8,7 @@
 //! objects are (`merge.rs`).
 
 use rustc_hash::FxHashSet;
+use uruk_core::ExecutorAddr;
 
 use super::error::LinkError;
 use super::graph::{Binding, LinkGraph, Location, Name};
@@ -47,6 +48,20 @@ impl LinkGraph<'_> {
             }
         }
         if is_renamed && self.has_a_name_twice() { Self::merge([self]) } else { Ok(self) }
+    }
+
+    /// Has references lead to where `address` says that they do, so that nobody looks them up.
+    pub(super) fn place(mut self, address: &dyn Fn(&str) -> Option<ExecutorAddr>) -> Self {
+        for index in 0..self.symbols.len() {
+            let symbol = &self.symbols[index];
+            if symbol.location == Location::Undefined
+                && let Some(address) = address(self.text(symbol.name))
+            {
+                self.symbols[index].location = Location::Absolute(address.value());
+                self.symbols[index].binding = Binding::Local;
+            }
+        }
+        self
     }
 
     fn renamed(&mut self, name: Name, rename: Rename<'_>) -> Result<Option<Name>, LinkError> {

@@ -14,10 +14,11 @@
 //! by side. They may miss some, such as weak ones: such a unit comes when somebody looks its symbols up.
 
 use std::collections::BTreeMap;
-use std::mem;
+use std::{fmt, mem};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::SymbolName;
+use uruk_core::sync::Arc;
 
 /// What a file gives to a program, and what it cannot do without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,12 +29,34 @@ pub struct References {
     pub undefined: Box<[SymbolName]>,
 }
 
+/// Functions of a unit that are compiled when they are called: those that take part in a program as if the unit were compiled as a whole.
+#[derive(Clone)]
+pub struct CompiledOnCall(Arc<dyn Fn() -> Vec<SymbolName> + Send + Sync>);
+
+impl CompiledOnCall {
+    /// `bodies` finds out under which names they are compiled. It is asked only if something is missing.
+    pub fn new(bodies: impl Fn() -> Vec<SymbolName> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(bodies))
+    }
+
+    /// Under which names they are compiled.
+    pub fn bodies(&self) -> Vec<SymbolName> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for CompiledOnCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CompiledOnCall")
+    }
+}
+
 /// A unit that nobody has been told of.
 #[derive(Debug)]
 pub(super) struct Undiscovered {
     pub(super) symbol: SymbolName,
     pub(super) work_bytes: usize,
-    pub(super) compiled_on_call: Box<[SymbolName]>,
+    pub(super) compiled_on_call: Option<CompiledOnCall>,
     pub(super) references: References,
 }
 
@@ -45,7 +68,7 @@ pub struct LatentUnit {
     /// What it refers to and does not define.
     pub undefined: Box<[SymbolName]>,
     /// Its functions that are compiled when they are called.
-    pub compiled_on_call: Box<[SymbolName]>,
+    pub compiled_on_call: Option<CompiledOnCall>,
 }
 
 /// The units that nobody has been told of, by their place in link order.

@@ -12,6 +12,8 @@
 //!
 //! Nothing unwinds out of a first call. What fails gives an address to go on at.
 
+mod slot;
+
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -19,8 +21,10 @@ use std::ptr;
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
-use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use self::slot::Counting;
+pub(crate) use self::slot::{Counted, SlotAddr};
 use super::unwind;
 use crate::link::HeldCode;
 use crate::memory::StackMapping;
@@ -30,30 +34,11 @@ pub(crate) trait Destination: Any + Send + Sync {
     /// The address of the function, to which `slot` leads from now on; or an address to go on at this time alone.
     fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr>;
 
+    /// As many calls were made through `slot` as were to be counted. Perhaps in a handler of a signal: must not wait.
+    fn counted_out(&self, slot: SlotAddr);
+
     /// What the code at `function`, which was found, refers to.
     fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr>;
-}
-
-/// The word that a stub jumps through.
-///
-/// Who uses it holds the stub, or is called through it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SlotAddr(*mut u64);
-
-// SAFETY: the word is read and written in one piece, by whatever thread.
-unsafe impl Send for SlotAddr {}
-
-impl SlotAddr {
-    pub(crate) fn load(self) -> u64 {
-        // SAFETY: a word of linked data, which stays while the stub is held or called.
-        unsafe { AtomicU64::from_ptr(self.0) }.load(Ordering::Relaxed) // written under the cell's lock
-    }
-
-    pub(crate) fn store(self, address: u64) {
-        // Relaxed: what lies there was complete before anybody could find it, and the processor jumps by what it loads.
-        // SAFETY: as in `load`.
-        unsafe { AtomicU64::from_ptr(self.0) }.store(address, Ordering::Relaxed);
-    }
 }
 
 /// What the cold part of a stub hands to the thunk, with an [`IfuncDescriptor`](super::ifunc::IfuncDescriptor) first. The linker writes it
@@ -66,6 +51,8 @@ pub(crate) struct CallThroughDescriptor {
     /// The slot that the stub jumps through.
     slot: *mut u64,
     cell: *const Box<dyn Destination>,
+    /// The function's address.
+    stub: u64,
     ignored: u64,
 }
 
@@ -73,7 +60,12 @@ impl CallThroughDescriptor {
     pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
     pub(crate) const IGNORED_SLOT: u64 = std::mem::offset_of!(Self, ignored_slot) as u64;
     pub(crate) const SLOT: u64 = std::mem::offset_of!(Self, slot) as u64;
+    pub(crate) const STUB: u64 = std::mem::offset_of!(Self, stub) as u64;
     pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
+
+    fn slot(&self) -> SlotAddr {
+        SlotAddr { word: self.slot, counting: None }
+    }
 
     /// The bytes of one whose slots the linker fills in. `cell` has to stay where it is for as long as the stub can be called.
     #[expect(clippy::borrowed_box, reason = "what is written is the box's own address, which is thin")]
@@ -90,15 +82,64 @@ impl CallThroughDescriptor {
     }
 }
 
+/// The same of a stub whose calls may be counted.
+#[repr(C)]
+pub(crate) struct CountingDescriptor {
+    first: CallThroughDescriptor,
+    counted: *mut Counted,
+    /// The counting part.
+    counting: u64,
+}
+
+impl CountingDescriptor {
+    pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
+    pub(crate) const COUNTED: u64 = std::mem::offset_of!(Self, counted) as u64;
+    pub(crate) const COUNTING: u64 = std::mem::offset_of!(Self, counting) as u64;
+
+    fn slot(&self) -> SlotAddr {
+        let counting = Counting { counted: self.counted, part: self.counting };
+        SlotAddr { counting: Some(counting), ..self.first.slot() }
+    }
+
+    /// As [`CallThroughDescriptor::bytes`].
+    #[expect(clippy::borrowed_box, reason = "as there")]
+    pub(crate) fn bytes(cell: &Box<dyn Destination>) -> [u8; Self::BYTES as usize] {
+        const RESOLVER: usize = std::mem::offset_of!(CallThroughDescriptor, resolver);
+        let mut bytes = [0; Self::BYTES as usize];
+        let resolver = counted_call as extern "C" fn(&Self) -> u64 as *const () as u64;
+        bytes[..CallThroughDescriptor::BYTES as usize].copy_from_slice(&CallThroughDescriptor::bytes(cell));
+        bytes[RESOLVER..][..8].copy_from_slice(&resolver.to_le_bytes());
+        bytes
+    }
+}
+
 /// What the thunk calls.
 extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
+    call_first(descriptor, descriptor.slot())
+}
+
+/// The same of a stub whose calls may be counted: the first call, or the last that was to be counted.
+extern "C" fn counted_call(descriptor: &CountingDescriptor) -> u64 {
+    let slot = descriptor.slot();
+    let Some(body) = slot.counted_body() else { return call_first(&descriptor.first, slot) };
+    // SAFETY: the C library's place of this thread.
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
+    let cell = unsafe { &**descriptor.first.cell };
+    cell.counted_out(slot);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    body
+}
+
+fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     // SAFETY: the C library's place of this thread.
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
     let once = OnceCall::save();
     // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
     let cell = unsafe { &**descriptor.cell };
-    let found = bind(descriptor, cell);
+    let found = bind(descriptor, slot, cell);
     once.restore();
     drop(blocked);
     // SAFETY: as above.
@@ -130,10 +171,18 @@ impl OnceCall {
 }
 
 /// Finds where the stub leads, and has later calls go there.
-fn bind(descriptor: &CallThroughDescriptor, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
+fn bind(
+    descriptor: &CallThroughDescriptor,
+    slot: SlotAddr,
+    cell: &dyn Destination,
+) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
-    on_spare_stack(&mut || found = Some(cell.find(SlotAddr(descriptor.slot))));
-    found.expect("what runs elsewhere has come back")
+    on_spare_stack(&mut || found = Some(cell.find(slot)));
+    let found = found.expect("what runs elsewhere has come back");
+    if let Ok(address) = found {
+        unwind::functions::note(address, ExecutorAddr::new(descriptor.stub));
+    }
+    found
 }
 
 /// How many functions [`prepare`] has compiled at most.
@@ -144,15 +193,16 @@ const PREPARED_MAX: usize = 256;
 ///
 /// Functions that are called by way of pointers in data are not seen. Of very many, the nearest are prepared.
 pub(crate) fn prepare(function: ExecutorAddr) {
+    HAS_HANDLERS.store(true, Ordering::Relaxed); // read by handlers, which are installed after this
     let (mut seen, mut next) = (vec![function], 0);
     while let Some(&function) = seen.get(next).filter(|_| next < PREPARED_MAX) {
         next += 1;
         // SAFETY: linked code that was found there stays, or the caller hands out a pointer to what is going.
-        let Some(descriptor) = (unsafe { unbound(function) }) else { continue };
+        let Some((descriptor, slot)) = (unsafe { unbound(function) }) else { continue };
         let blocked = BlockedSignals::begin();
         // SAFETY: as for a first call.
         let cell = unsafe { &**descriptor.cell };
-        if let Ok(address) = bind(descriptor, cell) {
+        if let Ok(address) = bind(descriptor, slot, cell) {
             let calls = cell.refers_to(address).into_iter();
             let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
             seen.extend(calls);
@@ -193,11 +243,11 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
     (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
 }
 
-/// The descriptor of the stub at an address that has not been called yet. Nothing of anything else.
+/// The descriptor and slot of the stub at an address that has not been called yet. Nothing of anything else.
 ///
 /// # Safety
 /// If linked code is at `stub`, it stays there.
-unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<&'a CallThroughDescriptor> {
+unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
     // SAFETY: as here.
     let slot = unsafe { operand(stub.value(), &JUMP) }?;
     // Relaxed: either the cold part, which was there before the stub, or a function, of which nothing is read.
@@ -207,11 +257,24 @@ unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<&'a CallThroughDescriptor> {
     let descriptor = unsafe { operand(cold, &LOAD) }? as *const CallThroughDescriptor;
     // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; who it is says the resolver.
     unsafe {
-        let resolver = (&raw const (*descriptor).resolver).read();
-        ptr::fn_addr_eq(resolver, first_call as extern "C" fn(&CallThroughDescriptor) -> u64)
-            .then(|| &*descriptor)
+        let resolver = (&raw const (*descriptor).resolver).read() as usize;
+        let slot = if resolver == first_call as extern "C" fn(&CallThroughDescriptor) -> u64 as usize {
+            (*descriptor).slot()
+        } else if resolver == counted_call as extern "C" fn(&CountingDescriptor) -> u64 as usize {
+            (*descriptor.cast::<CountingDescriptor>()).slot()
+        } else {
+            return None;
+        };
+        Some((&*descriptor, slot))
     }
 }
+
+/// Whether linked code has installed a handler of a signal. Before that, none of its code runs in one.
+pub(crate) fn has_handlers() -> bool {
+    HAS_HANDLERS.load(Ordering::Relaxed) // see `prepare`
+}
+
+static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
 /// `PTHREAD_CANCEL_DISABLE` of the GNU C library.
 const CANCEL_DISABLE: c_int = 1;
@@ -221,13 +284,13 @@ unsafe extern "C" {
 }
 
 /// Signals that come later, and being cancelled, until this is dropped: a handler that makes a first call itself would find the engine's locks taken beneath it.
-struct BlockedSignals {
+pub(crate) struct BlockedSignals {
     signals: libc::sigset_t,
     cancellation: c_int,
 }
 
 impl BlockedSignals {
-    fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         // SAFETY: both sets are written before they are read; blocking signals on this thread harms nobody.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -265,7 +328,7 @@ const SPARE_MAX: usize = 8;
 static SPARE: Mutex<Vec<StackMapping>> = Mutex::new(Vec::new());
 
 /// Runs `work` on a large stack; on this one, if the system grants none.
-fn on_spare_stack(work: &mut dyn FnMut()) {
+pub(crate) fn on_spare_stack(work: &mut dyn FnMut()) {
     let spare = SPARE.try_lock().and_then(|mut spare| spare.pop());
     let Some(stack) = spare.or_else(|| StackMapping::reserve(STACK_BYTES).ok()) else { return work() };
     let Range { end, .. } = stack.range();

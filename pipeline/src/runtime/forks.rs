@@ -18,18 +18,19 @@ use super::tls::registry::REGISTRY;
 use super::tls::reserve;
 use super::unwind;
 use crate::memory::HeldOverForks;
+use crate::tiers::AT_REST;
 
-/// Nobody takes one of these locks while holding another, so any order will do.
-fn held() -> [&'static dyn HeldOverForks; 7] {
-    let index = unwind::held_over_forks();
-    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index]
+/// The first is held by a thread that compiles and links. Nobody takes one of the others while holding another, so any order will do.
+fn held() -> [&'static dyn HeldOverForks; 9] {
+    let (index, functions) = (unwind::held_over_forks(), unwind::functions::held_over_forks());
+    [&AT_REST, &REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
 }
 
 /// Has forks find the locks of the runtime at rest.
 ///
 /// # Errors
 /// The system's error number if it has no room for our handlers.
-pub(super) fn watch() -> Result<(), c_int> {
+pub(crate) fn watch() -> Result<(), c_int> {
     static INSTALLED: OnceLock<c_int> = OnceLock::new();
     let code = *INSTALLED.get_or_init(|| {
         // SAFETY: the handlers take no arguments, do not unwind, and are there as long as this library is: the C library
@@ -40,8 +41,10 @@ pub(super) fn watch() -> Result<(), c_int> {
 }
 
 extern "C" fn before() {
+    let [first, others @ ..] = held();
+    first.hold();
     reserve::before_fork();
-    held().iter().for_each(|held| held.hold());
+    others.iter().for_each(|held| held.hold());
 }
 
 extern "C" fn after_in_parent() {
@@ -79,6 +82,7 @@ mod tests {
         drop(endings::TABLE.lock());
         drop(distance::KNOWN.lock());
         unwind::use_the_lock();
+        unwind::functions::note(ExecutorAddr::new(0x1000), ExecutorAddr::new(0x2000));
     }
 
     /// Another thread is nearly always in the middle of one of the locks. The child waited for it for ever.

@@ -9,7 +9,7 @@ pub mod cxa_filter;
 pub(crate) mod endings;
 pub mod entry;
 pub mod exit;
-mod forks;
+pub(crate) mod forks;
 pub mod ifunc;
 mod loaded;
 pub mod process;

@@ -135,6 +135,13 @@ fn enlarged(attributes: &libc::pthread_attr_t) -> Option<libc::pthread_attr_t> {
     }
 }
 
+/// Has this thread run when no other thread of the process wants the processor, or nearly so.
+pub(crate) fn stand_back() {
+    const NICE: c_int = 10;
+    // SAFETY: concerns this thread alone: for Linux it is what the process's number stands for. That it is refused harms nobody.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICE) };
+}
+
 fn library_function() -> Option<PthreadCreate> {
     static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
     // Relaxed: a function's address, valid since the process started; threads that race store the same value.

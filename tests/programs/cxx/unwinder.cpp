@@ -4,7 +4,6 @@
 //# stdout: forced unwinding ran 10 destructors
 //# stdout: cancellation ran a destructor: yes
 //# stdout: pthread_exit ran a destructor: yes
-//# skip lazy: the unwinder knows a function by where its body begins, and its address is that of its stub
 /* The unwinder's own interface, used directly, and forced unwinding. */
 #include <cstdio>
 #include <pthread.h>

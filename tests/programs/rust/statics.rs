@@ -6,7 +6,6 @@
 //# stdout: once: computed 42 once
 //# stdout: references: 5 through 5
 //# stdout: cell: [1, 2, 3]
-//# skip lazy: a function that nothing calls refers to what its file lacks, and only optimizing the file as a whole shows that
 //! Static data: tables made at compile time, vtables, relocated pointers, zeroes, lazily made values.
 
 use std::fmt::Display;

@@ -8,7 +8,6 @@
 //# stdout: once: 1, lazy: 1, value 12
 //# stdout: named: clerk, parked and unparked
 //# stdout: disconnected: yes
-//# skip lazy: a function that nothing calls refers to what its file lacks, and only optimizing the file as a whole shows that
 //! Threads of the standard library, whose code is in the shared library and whose closures are here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -15,8 +15,18 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 9] =
-    ["core", "dispatch", "pipeline", "src", "tests", "loom-tests", "benches", "examples", "fuzz"];
+const ROOTS: [&str; 10] = [
+    "core",
+    "dispatch",
+    "pipeline",
+    "kaleidoscope",
+    "src",
+    "tests",
+    "loom-tests",
+    "benches",
+    "examples",
+    "fuzz",
+];
 
 /// Where the workspace stands.
 pub(crate) fn workspace() -> PathBuf {
@@ -65,7 +75,9 @@ impl Source {
     }
 
     fn is_in_library(&self) -> bool {
-        ["core/src/", "dispatch/src/", "pipeline/src/"].iter().any(|root| self.path.starts_with(root))
+        ["core/src/", "dispatch/src/", "pipeline/src/", "kaleidoscope/src/"]
+            .iter()
+            .any(|root| self.path.starts_with(root))
             || (self.path.starts_with("src/") && !self.is_command())
     }
 

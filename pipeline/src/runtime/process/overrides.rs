@@ -11,6 +11,7 @@
 //! | `dladdr` | linked functions belong to the program, as in an executable |
 //! | `pthread_create`, `thrd_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
+//! | `_Unwind_FindEnclosingFunction` | a function that is compiled when it is called has its stub's address |
 //! | `sigaction`, `signal` and its kin | what a handler calls is compiled before a signal comes |
 //! | `__libc_malloc` and its kin | a program that replaces `malloc` builds on them; see `allocation` |
 //!
@@ -55,6 +56,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("bsd_signal", function(handlers::signal as *const ())),
         ("__sysv_signal", function(handlers::sysv_signal as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
+        ("_Unwind_FindEnclosingFunction", function(find_enclosing_function as *const ())),
     ];
     for name in [
         "__libc_malloc",
@@ -120,6 +122,13 @@ unsafe extern "C" fn dlvsym(handle: *mut c_void, name: *const c_char, version: *
     std::hint::black_box(address)
 }
 
+/// `_Unwind_FindEnclosingFunction` for linked code: of a function that is compiled when it is called it is the address that the program
+/// knows.
+extern "C" fn find_enclosing_function(address: *mut c_void) -> *mut c_void {
+    // SAFETY: of what is in no code the unwinder says so.
+    unwind::functions::function_at(unsafe { _Unwind_FindEnclosingFunction(address) })
+}
+
 /// `dladdr` for linked code: functions of the program are in the file that the process was started from, under no name,
 /// as in an executable that exports nothing.
 ///
@@ -147,6 +156,8 @@ fn own_code() -> *const c_void {
 }
 
 unsafe extern "C" {
+    fn _Unwind_FindEnclosingFunction(address: *mut c_void) -> *mut c_void;
+
     static program_invocation_name: *mut c_char;
 }
 

@@ -39,7 +39,7 @@ pub use distance::{NotStatic, distance_from_thread_pointer};
 pub use library::{library_variable, library_variable_descriptor, variable_of_descriptor};
 pub use reserve::{RESERVE_ALIGN, RESERVE_BYTES, ReservedTls, offer_reserve, reserve};
 pub use resolvers::TlsResolvers;
-pub(super) use table::SignalsBlocked;
+pub(crate) use table::SignalsBlocked;
 
 /// What `__tls_get_addr` is asked with; the layout is the ABI's.
 #[repr(C)]

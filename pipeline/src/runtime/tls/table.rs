@@ -159,10 +159,10 @@ impl Memory {
 }
 
 /// While it lives no signal handler runs on this thread.
-pub(in crate::runtime) struct SignalsBlocked(libc::sigset_t);
+pub(crate) struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
-    pub(in crate::runtime) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         // SAFETY: a zeroed set is valid; the first call fills `all`, the second reads it and fills `before`.
         unsafe {
             let (mut all, mut before) = std::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();

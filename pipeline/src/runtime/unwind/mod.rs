@@ -12,6 +12,7 @@
 //!
 //! **Architecture Invariant:** `_dl_find_object` never allocates, locks or touches a thread-local variable.
 
+pub(super) mod functions;
 mod index;
 mod redirect;
 #[cfg(test)]
@@ -59,7 +60,7 @@ pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistratio
             known_end: known.end,
         }
     })?;
-    let mut registration = UnwindRegistration { start: code.start, frames: 0 };
+    let mut registration = UnwindRegistration { code, frames: 0 };
     if method == UnwindMethod::RegisteredFrames {
         registration.frames = redirect::register_frames(eh_frame_hdr)?;
     }
@@ -124,7 +125,7 @@ pub enum UnwindMethod {
 /// An object known to the unwinder. Dropping it makes the unwinder forget the object.
 #[must_use = "dropping the registration undoes it"]
 pub struct UnwindRegistration {
-    start: u64,
+    code: Range<u64>,
     /// The `.eh_frame` section given to `__register_frame`, or zero.
     frames: u64,
 }
@@ -134,14 +135,15 @@ impl Drop for UnwindRegistration {
         if self.frames != 0 {
             redirect::deregister_frames(self.frames);
         }
-        let known = INDEX.remove(self.start);
+        let known = INDEX.remove(self.code.start);
         debug_assert!(known, "a registration is removed once");
+        functions::forget(self.code.clone());
     }
 }
 
 impl fmt::Debug for UnwindRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "UnwindRegistration({:#x})", self.start)
+        write!(f, "UnwindRegistration({:#x})", self.code.start)
     }
 }
 

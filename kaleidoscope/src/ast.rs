@@ -1,0 +1,128 @@
+//! What a program says, as a tree.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::{Source, Span};
+
+/// One thing that a program says.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// `def …`
+    Definition(Arc<Definition>),
+    /// `extern …`: a function of the process.
+    Extern(Prototype),
+    /// An expression to be run: a function without a name and without parameters.
+    Expression(Arc<Definition>),
+}
+
+/// A function: its head and its body.
+#[derive(Clone, Debug)]
+pub struct Definition {
+    /// The head.
+    pub prototype: Prototype,
+    /// What it answers.
+    pub body: Expr,
+    /// The names of the functions and operators that it calls.
+    pub calls: BTreeSet<String>,
+    /// Where it was written.
+    pub source: Arc<Source>,
+}
+
+/// The head of a function.
+#[derive(Clone, Debug)]
+pub struct Prototype {
+    /// Its name: of operators `unary!` and `binary|`.
+    pub name: String,
+    /// The names of its parameters.
+    pub parameters: Vec<String>,
+    /// How tightly it binds, if it is an operator of two operands.
+    pub precedence: Option<u8>,
+    /// The name's place.
+    pub span: Span,
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it is.
+    pub span: Span,
+    /// How many expressions stand inside each other here.
+    pub(crate) height: usize,
+}
+
+/// What an expression is.
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    /// A number.
+    Number(f64),
+    /// A variable or parameter.
+    Variable(String),
+    /// `-x`, unless somebody has defined that.
+    Negate(Box<Expr>),
+    /// An operator that the language has.
+    Arithmetic(Arithmetic, Box<Expr>, Box<Expr>),
+    /// `x = value`; answers the value.
+    Assign(String, Box<Expr>),
+    /// A call of a function, or of an operator that somebody has defined.
+    Call {
+        /// The function.
+        callee: String,
+        /// Where its name, or its sign, stands.
+        callee_span: Span,
+        /// What it is given.
+        arguments: Vec<Expr>,
+    },
+    /// `if condition then … else …`; zero is false.
+    If {
+        /// What is asked.
+        condition: Box<Expr>,
+        /// What it is if so.
+        then: Box<Expr>,
+        /// What it is otherwise.
+        otherwise: Box<Expr>,
+    },
+    /// `for variable = start, end, step in body`; answers zero. As in the tutorial, the body runs once before `end` is asked, and `end` is
+    /// asked before the step is taken.
+    For {
+        /// The variable, which is the loop's own.
+        variable: Binding,
+        /// Goes on as long as this is not zero.
+        end: Box<Expr>,
+        /// What is added; one if nothing is said.
+        step: Option<Box<Expr>>,
+        /// What is repeated.
+        body: Box<Expr>,
+    },
+    /// `var a = 1, b in body`.
+    Var {
+        /// The variables.
+        bindings: Vec<Binding>,
+        /// Where they are known.
+        body: Box<Expr>,
+    },
+}
+
+/// A variable and what it begins with: zero if nothing is said.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// Its name.
+    pub name: String,
+    /// What it begins with.
+    pub value: Option<Box<Expr>>,
+}
+
+/// The operators that the language has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `<`: one if it is so, zero if not, or if one of them is no number.
+    Less,
+}

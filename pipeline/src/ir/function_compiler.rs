@@ -1,0 +1,77 @@
+//! Compiles functions of one module at one level, each by itself, on as many threads as call it.
+
+use uruk_core::sync::Mutex;
+
+use super::compile::IrCompiler;
+use super::error::CompileError;
+use super::shell::Shell;
+use crate::object::ObjectBuffer;
+use crate::tiers::{FunctionShape, Tier};
+
+/// A shell keeps what LLVM has read of types, constants and metadata. After so many functions it is given up.
+const TAKEN_MAX: usize = 2_000;
+
+/// A level, and shells of the module. Those of the upper tier keep what is inlined, so each tier has its own.
+pub(super) struct FunctionCompiler {
+    compiler: IrCompiler,
+    tier: Tier,
+    verified: bool,
+    /// Tried, never waited for: somebody may have had it when the process forked.
+    shells: Mutex<Vec<Shell>>,
+}
+
+impl FunctionCompiler {
+    pub(super) fn new(compiler: IrCompiler, tier: Tier, verified: bool) -> Self {
+        Self { compiler, tier, verified, shells: Mutex::new(Vec::new()) }
+    }
+
+    pub(super) fn compiler(&self) -> &IrCompiler {
+        &self.compiler
+    }
+
+    pub(super) fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// What the function looks like.
+    pub(super) fn shape(&self, source: &ObjectBuffer, function: u32) -> Result<FunctionShape, CompileError> {
+        let shell = self.lend(source, function)?;
+        let shape = shell.shape(function)?;
+        self.keep(shell);
+        Ok(shape)
+    }
+
+    /// An object of the function, of this name in messages.
+    pub(super) fn compile(
+        &self,
+        source: &ObjectBuffer,
+        function: u32,
+        name: &str,
+    ) -> Result<ObjectBuffer, CompileError> {
+        let mut shell = self.lend(source, function)?;
+        let module = shell.take(function, name, self.tier == Tier::Upper)?;
+        if self.verified {
+            module.verify()?;
+        }
+        let object = self.compiler.compile(module)?;
+        self.keep(shell);
+        Ok(object)
+    }
+
+    /// A shell that the function is still in.
+    fn lend(&self, source: &ObjectBuffer, function: u32) -> Result<Shell, CompileError> {
+        let ready = self.shells.try_lock().and_then(|mut shells| {
+            let position = shells.iter().rposition(|shell| !shell.taken.contains(&function))?;
+            Some(shells.swap_remove(position))
+        });
+        ready.map_or_else(|| Shell::read(source, &self.compiler), Ok)
+    }
+
+    pub(super) fn keep(&self, shell: Shell) {
+        if shell.taken.len() < TAKEN_MAX
+            && let Some(mut shells) = self.shells.try_lock()
+        {
+            shells.push(shell);
+        }
+    }
+}

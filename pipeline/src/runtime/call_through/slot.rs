@@ -1,0 +1,88 @@
+//! The words that a stub jumps through, and by which its calls are counted.
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The word that a stub jumps through.
+///
+/// Who uses it holds the stub, or is called through it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotAddr {
+    pub(super) word: *mut u64,
+    /// If calls can be counted.
+    pub(super) counting: Option<Counting>,
+}
+
+/// How calls through a slot are counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counting {
+    pub(super) counted: *mut Counted,
+    /// The code that counts.
+    pub(super) part: u64,
+}
+
+/// What a counting part works on: where it jumps to, and how many calls are left.
+#[repr(C)]
+pub(crate) struct Counted {
+    body: u64,
+    calls: u32,
+    _unused: u32,
+}
+
+impl Counted {
+    pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
+    pub(crate) const CALLS: u64 = std::mem::offset_of!(Self, calls) as u64;
+}
+
+// SAFETY: the word is read and written in one piece, by whatever thread.
+unsafe impl Send for SlotAddr {}
+
+impl SlotAddr {
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: a word of linked data, which stays while the stub is held or called.
+        unsafe { AtomicU64::from_ptr(self.word) }
+    }
+
+    pub(crate) fn load(self) -> u64 {
+        self.word().load(Ordering::Relaxed) // written under the cell's lock
+    }
+
+    pub(crate) fn store(self, address: u64) {
+        // Relaxed: what lies there was complete before anybody could find it, and the processor jumps by what it loads.
+        self.word().store(address, Ordering::Relaxed);
+    }
+
+    /// The same, by way of the part that counts, if there is one.
+    pub(crate) fn store_counted(self, address: u64, calls: u32) {
+        let Some(Counting { counted, part }) = self.counting else { return self.store(address) };
+        self.count(calls);
+        // Relaxed: who reads it has come by the slot, which is written behind it.
+        // SAFETY: a word of linked data beside the slot.
+        unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.store(address, Ordering::Relaxed);
+        // ordering[counted-body]: Release. Pairs with the Acquire in `counted_body`; the processor keeps the order of its loads.
+        self.word().store(part, Ordering::Release);
+    }
+
+    /// Has so many calls counted until the count has run out.
+    pub(crate) fn count(self, calls: u32) {
+        let Some(Counting { counted, .. }) = self.counting else { return };
+        // Relaxed: calls count without synchronization, and some may be lost.
+        // SAFETY: a word of linked data beside the slot.
+        unsafe { AtomicU32::from_ptr(&raw mut (*counted).calls) }.store(calls, Ordering::Relaxed);
+    }
+
+    /// The code beside the stub that counts its calls.
+    pub(crate) fn counting_part(self) -> Option<ExecutorAddr> {
+        self.counting.map(|counting| ExecutorAddr::new(counting.part))
+    }
+
+    /// The body that is counted now.
+    pub(super) fn counted_body(self) -> Option<u64> {
+        let Counting { counted, part } = self.counting?;
+        // ordering[counted-body]: Acquire.
+        let is_counted = self.word().load(Ordering::Acquire) == part;
+        // Relaxed: as in `store_counted`.
+        // SAFETY: a word of linked data beside the slot.
+        is_counted.then(|| unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,179 @@
+//! The line editor of a terminal: colours, hints, and lines that go on until they make something.
+
+use nu_ansi_term::{Color, Style};
+use reedline::{
+    DefaultHinter, DefaultPrompt, DefaultPromptSegment, Highlighter, Hinter, History, Reedline, Signal,
+    StyledText, ValidationResult, Validator,
+};
+use uruk::core::sync::{Arc, Mutex};
+use uruk_kaleidoscope::{Operators, Source, TokenKind, parse, tokens};
+
+use super::commands::COMMANDS;
+use super::{INPUT, Repl, ReplError, host};
+
+/// What the editor knows of the program.
+#[derive(Default)]
+struct Known {
+    operators: Operators,
+    /// How functions are called: `fib(n)`.
+    heads: Vec<String>,
+}
+
+/// Reads and does lines until somebody leaves.
+pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
+    let known = Arc::new(Mutex::new(Known::default()));
+    let dim = Style::new().fg(Color::DarkGray);
+    let hints =
+        Hints { known: known.clone(), history: DefaultHinter::default().with_style(dim), shown: None };
+    let mut editor = Reedline::create()
+        .with_highlighter(Box::new(Colours))
+        .with_hinter(Box::new(hints))
+        .with_validator(Box::new(Completeness(known.clone())));
+    let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("uruk".into()), DefaultPromptSegment::Empty);
+    host::say("Kaleidoscope on Uruk: functions are compiled when they are first called. :help helps.");
+    let (name, mut line) = (INPUT.into(), 1);
+    while !repl.has_quit {
+        let text = match editor.read_line(&prompt).map_err(ReplError::Terminal)? {
+            Signal::Success(text) => text,
+            Signal::CtrlD => break,
+            _ => continue,
+        };
+        match text.trim().strip_prefix(':') {
+            Some(command) => repl.command(command),
+            None => drop(repl.feed(&name, line, &text, true)),
+        }
+        line += text.lines().count();
+        host::end_line();
+        let session = &repl.session;
+        let heads = session.names().filter_map(|name| Some(session.tier(name)?.head)).collect();
+        *known.lock() = Known { operators: session.operators().clone(), heads };
+    }
+    Ok(())
+}
+
+/// Goes on to another line where a program only breaks off. An empty line ends it all the same.
+struct Completeness(Arc<Mutex<Known>>);
+
+impl Validator for Completeness {
+    fn validate(&self, text: &str) -> ValidationResult {
+        let is_ended = text.trim_start().starts_with(':') || text.ends_with('\n');
+        let mut operators = self.0.lock().operators.clone();
+        let source = Source { name: INPUT.into(), first_line: 1, text: text.to_owned() };
+        let parsed = parse(&Arc::new(source), &mut operators);
+        match parsed.is_err_and(|error| error.is_incomplete) && !is_ended {
+            true => ValidationResult::Incomplete,
+            false => ValidationResult::Complete,
+        }
+    }
+}
+
+/// Colours the words of a line by what they are.
+struct Colours;
+
+impl Highlighter for Colours {
+    fn highlight(&self, text: &str, _cursor: usize) -> StyledText {
+        let mut styled = StyledText::new();
+        let mut done = 0;
+        for token in tokens(text) {
+            let (start, end) = (token.span.start, token.span.end);
+            let style = match token.kind {
+                _ if text.trim_start().starts_with(':') => Style::new().fg(Color::Purple),
+                TokenKind::Identifier if text[end..].starts_with('(') => Style::new().fg(Color::LightBlue),
+                TokenKind::Identifier => Style::new(),
+                TokenKind::Number(Some(_)) => Style::new().fg(Color::Cyan),
+                TokenKind::Number(None) => Style::new().fg(Color::LightRed),
+                TokenKind::Symbol(_) => Style::new().fg(Color::Yellow),
+                TokenKind::Comment => Style::new().fg(Color::DarkGray),
+                _ => Style::new().fg(Color::LightMagenta).bold(),
+            };
+            styled.push((Style::new(), text[done..start].to_owned()));
+            styled.push((style, text[start..end].to_owned()));
+            done = end;
+        }
+        styled.push((Style::new(), text[done..].to_owned()));
+        styled
+    }
+}
+
+/// Shows how a word may go on: a command, the parameters of a function, or a line that was typed before.
+struct Hints {
+    known: Arc<Mutex<Known>>,
+    history: DefaultHinter,
+    /// The hint, unless it is one of the history's.
+    shown: Option<String>,
+}
+
+impl Hinter for Hints {
+    fn handle(
+        &mut self,
+        line: &str,
+        pos: usize,
+        history: &dyn History,
+        use_ansi_coloring: bool,
+        cwd: &str,
+    ) -> String {
+        let from_history = self.history.handle(line, pos, history, use_ansi_coloring, cwd);
+        self.shown = if pos == line.len() { hint(line, &self.known.lock().heads) } else { None };
+        match &self.shown {
+            Some(hint) if use_ansi_coloring => Style::new().fg(Color::DarkGray).paint(hint).to_string(),
+            Some(hint) => hint.clone(),
+            None => from_history,
+        }
+    }
+
+    fn complete_hint(&self) -> String {
+        self.shown.clone().unwrap_or_else(|| self.history.complete_hint())
+    }
+
+    fn next_hint_token(&self) -> String {
+        self.shown.clone().unwrap_or_else(|| self.history.next_hint_token())
+    }
+}
+
+/// How the last word of a line may go on.
+fn hint(line: &str, heads: &[String]) -> Option<String> {
+    let rest = |whole: &str, begun: &str| {
+        whole.strip_prefix(begun).filter(|rest| !rest.is_empty()).map(str::to_owned)
+    };
+    if let Some(word) = line.strip_prefix(':') {
+        return COMMANDS.iter().filter(|_| !word.is_empty()).find_map(|(name, ..)| rest(name, word));
+    }
+    let begin =
+        line.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '(').map_or(0, |at| at + 1);
+    let word = line[begin..].rsplit_once('(').map_or(&line[begin..], |(before, after)| {
+        if after.is_empty() { &line[begin + before.rfind('(').map_or(0, |at| at + 1)..] } else { after }
+    });
+    heads.iter().filter(|_| word.len() > 1).find_map(|head| rest(head, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_go_on_with_commands_and_calls() {
+        let heads = ["fib(n)".to_owned(), "mean(a b)".to_owned()];
+        assert_eq!(hint(":ti", &heads).as_deref(), Some("er"));
+        assert_eq!(hint("1 + me", &heads).as_deref(), Some("an(a b)"));
+        assert_eq!(hint("fib(", &heads).as_deref(), Some("n)"));
+        assert_eq!(hint("fib(mean(", &heads).as_deref(), Some("a b)"));
+        assert_eq!((hint("fib(3)", &heads), hint("", &heads), hint(":", &heads)), (None, None, None));
+    }
+
+    #[test]
+    fn lines_go_on_until_they_make_something() {
+        let completeness = Completeness(Arc::new(Mutex::new(Known::default())));
+        let goes_on = |text| matches!(completeness.validate(text), ValidationResult::Incomplete);
+        assert!(goes_on("def f(x)") && goes_on("if 1 then 2") && goes_on("f(1,"));
+        assert!(
+            !goes_on("def f(x) x") && !goes_on("def f(x) )") && !goes_on(":why") && !goes_on("def f(x)\n")
+        );
+    }
+
+    #[test]
+    fn colours_leave_the_text_as_it_is() {
+        let text = "def f(x) x + 1.2.3 # é\n ; ?";
+        let parts = Colours.highlight(text, 0).buffer;
+        assert_eq!(parts.into_iter().map(|(_, part)| part).collect::<String>(), text);
+    }
+}

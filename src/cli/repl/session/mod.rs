@@ -1,0 +1,248 @@
+//! A Kaleidoscope program that runs while it is written: how the engine is used.
+//!
+//! ```text
+//!   dylib main      f: a stub, whose address never changes         ◀── every call of `f`, from wherever
+//!   dylib bodies    f$1, f$2, …: units of trees, each with a tracker of its own
+//!                   $expression: the expression that runs, compiled at once and removed when it has run
+//!   dylib host      putchard, printd: functions of this program
+//! ```
+//!
+//! A definition makes no IR. Its unit does, when the function is first called, on the thread that calls it. What the bodies call by plain
+//! names are the stubs of `main`, because the link order of `bodies` begins there. A function that is defined anew gets another body.
+//!
+//! No name of the language has a `$` in it, so bodies collide with nothing.
+//!
+//! **Holds.** Code of the program runs while [`Session::evaluate`] does, on that thread alone. So between two items no old body is in use.
+//!
+//! It is shared with `examples/kaleidoscope`, and the command's editor and its words know nothing of the engine.
+
+mod evaluate;
+mod inspect;
+mod unit;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use uruk::core::sync::Arc;
+use uruk::core::{ExecutorAddr, ExecutorSymbolDef, JitDylib, OwnedTracker, SymbolFlags, absolute_symbols};
+use uruk::pipeline::ir::{CompileError, OptimizationLevel};
+use uruk::{Jit, JitError};
+use uruk_kaleidoscope::{
+    Callee, Definition, Diagnostic, Item, LowerError, Operators, Prototype, Source, parse,
+};
+
+pub(crate) use evaluate::Value;
+use unit::{Body, Program};
+
+/// What a program calls in its host: each takes a number and answers one.
+pub(crate) type HostFunction = (&'static str, extern "C" fn(f64) -> f64);
+
+/// Told of each body when its IR is made, on the thread that makes it.
+pub(crate) type OnLowered = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A program, as far as it has been written.
+pub(crate) struct Session {
+    /// Goes before the engine does.
+    functions: BTreeMap<String, Function>,
+    jit: Jit,
+    level: OptimizationLevel,
+    bodies: JitDylib,
+    program: Arc<Program>,
+    operators: Operators,
+    host: Vec<&'static str>,
+}
+
+/// A function of the program.
+struct Function {
+    definition: Arc<Definition>,
+    /// How many bodies it has had.
+    generation: u64,
+    /// Of its body.
+    tracker: OwnedTracker,
+}
+
+/// What became of an item.
+pub(crate) enum Outcome {
+    /// A function was defined; which of its bodies this is, counted from one.
+    Defined {
+        /// The function.
+        name: String,
+        /// One if it is new.
+        generation: u64,
+    },
+    /// A function of the process was declared.
+    Declared,
+    /// An expression was run.
+    Value(Value),
+}
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SessionError {
+    /// The program is wrong.
+    #[error(transparent)]
+    Wrong(#[from] Diagnostic),
+    /// LLVM refused a function.
+    #[error("cannot make IR")]
+    Lower(#[source] LowerError),
+    /// The engine refused it.
+    #[error(transparent)]
+    Jit(#[from] JitError),
+    /// LLVM refused it.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A function could not be had when it was called; the engine's words.
+    #[error("{0}")]
+    Call(String),
+}
+
+impl From<LowerError> for SessionError {
+    fn from(error: LowerError) -> Self {
+        match error {
+            LowerError::Wrong(diagnostic) => Self::Wrong(diagnostic),
+            error => Self::Lower(error),
+        }
+    }
+}
+
+impl Session {
+    /// A program without functions, compiled at this level on this thread. It may call functions of `host`, and those of the process that
+    /// it declares.
+    pub(crate) fn new(level: OptimizationLevel, host: &[HostFunction]) -> Result<Self, SessionError> {
+        Self::observed(level, host, 0, Arc::new(|_| {}))
+    }
+
+    /// The same with `threads` that compile, and an observer.
+    pub(crate) fn observed(
+        level: OptimizationLevel,
+        host: &[HostFunction],
+        threads: usize,
+        on_lowered: OnLowered,
+    ) -> Result<Self, SessionError> {
+        let program = Arc::new(Program::new(on_lowered));
+        let told = program.clone();
+        let jit = Jit::builder()
+            .threads(threads)
+            .optimization(level)
+            .on_lazy_failure(move |failure| told.call_failed(failure))
+            .build()?;
+        let (bodies, functions) = (jit.create_dylib("bodies")?, jit.create_dylib("host")?);
+        jit.in_dylib(&bodies).link_to(jit.main_dylib())?;
+        jit.in_dylib(&bodies).link_to(&functions)?;
+        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+        let define = |(name, function): &HostFunction| {
+            let address = ExecutorAddr::from_ptr(*function as *const ());
+            (jit.intern(name), ExecutorSymbolDef { address, flags })
+        };
+        functions.define(absolute_symbols(host.iter().map(define).collect())).map_err(JitError::from)?;
+        for (name, _) in host {
+            program.declare(name, Callee::Extern { parameters: 1, is_missing: false });
+        }
+        let (operators, host) = (Operators::new(), host.iter().map(|(name, _)| *name).collect());
+        Ok(Self { functions: BTreeMap::new(), jit, level, bodies, program, operators, host })
+    }
+
+    /// What a text says, if it were said now. Nothing is done.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub(crate) fn parse(&self, source: &Arc<Source>) -> Result<Vec<Item>, Diagnostic> {
+        parse(source, &mut self.operators.clone())
+    }
+
+    /// Does what an item says.
+    ///
+    /// # Errors
+    /// [`SessionError`]. What was there before stays as it was.
+    pub(crate) fn run(&mut self, item: Item) -> Result<Outcome, SessionError> {
+        match item {
+            Item::Definition(definition) => self.define(&definition),
+            Item::Extern(prototype) => self.declare(&prototype).map(|()| Outcome::Declared),
+            Item::Expression(definition) => self.evaluate(&definition).map(Outcome::Value),
+        }
+    }
+
+    fn define(&mut self, definition: &Arc<Definition>) -> Result<Outcome, SessionError> {
+        let prototype = &definition.prototype;
+        let name = prototype.name.clone();
+        let generation = self.give_body(definition)?;
+        self.operators.add(prototype);
+        self.change(&name, Callee::Defined { parameters: prototype.parameters.len() })?;
+        Ok(Outcome::Defined { name, generation })
+    }
+
+    fn declare(&mut self, prototype: &Prototype) -> Result<(), SessionError> {
+        let (name, parameters) = (&prototype.name, prototype.parameters.len());
+        // As in the tutorial, a function of the program may be declared as well.
+        if self.functions.contains_key(name) {
+            return Ok(());
+        }
+        let is_known = self.host.contains(&&**name) || self.jit.process_symbols().lookup(name).is_some();
+        self.change(name, Callee::Extern { parameters, is_missing: !is_known })
+    }
+
+    /// Notes what a name stands for from now on. Code that was made of calls to something else is made again when it is called.
+    fn change(&mut self, name: &str, callee: Callee) -> Result<(), SessionError> {
+        let before = self.program.declare(name, callee);
+        if before.is_some_and(|before| before != callee) {
+            let calls = |function: &&Function| function.definition.calls.contains(name);
+            let callers: Vec<_> =
+                self.functions.values().filter(calls).map(|it| it.definition.clone()).collect();
+            for caller in callers {
+                self.give_body(&caller)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a function its next body, which calls reach from now on; which it is.
+    fn give_body(&mut self, definition: &Arc<Definition>) -> Result<u64, SessionError> {
+        let name = &*definition.prototype.name;
+        let generation = self.functions.get(name).map_or(1, |function| function.generation + 1);
+        let body = body_name(name, generation);
+        let tracker = OwnedTracker::new(self.bodies.create_tracker());
+        self.add(&body, definition, &tracker)?;
+        if generation == 1 {
+            self.jit.add_lazy(&self.bodies, [(name, &*body)])?;
+        } else {
+            self.jit.redefine_lazily(&self.bodies, [(name, &*body)])?;
+        }
+        let function = Function { definition: definition.clone(), generation, tracker };
+        if let Some(before) = self.functions.insert(name.to_owned(), function) {
+            before.tracker.remove().map_err(|error| SessionError::Call(error.to_string()))?;
+        }
+        Ok(generation)
+    }
+
+    /// Defines a body, which is a tree until somebody looks for it.
+    fn add(
+        &self,
+        symbol: &str,
+        definition: &Arc<Definition>,
+        tracker: &OwnedTracker,
+    ) -> Result<(), SessionError> {
+        let (symbol, layer) = (self.jit.intern(symbol), self.jit.ir_layer().clone());
+        let body = Body { symbol, definition: definition.clone(), program: self.program.clone(), layer };
+        Ok(self.bodies.define_with_tracker(Box::new(body), tracker).map_err(JitError::from)?)
+    }
+
+    /// The operators that there are now.
+    pub(crate) fn operators(&self) -> &Operators {
+        &self.operators
+    }
+
+    /// The engine, for who wants to look at it.
+    pub(crate) fn jit(&self) -> &Jit {
+        &self.jit
+    }
+}
+
+fn body_name(function: &str, generation: u64) -> String {
+    format!("{function}${generation}")
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("functions", &self.functions.keys()).finish_non_exhaustive()
+    }
+}

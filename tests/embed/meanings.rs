@@ -1,0 +1,96 @@
+//! Modules whose names mean something else each time.
+
+use std::sync::Arc;
+
+use uruk::core::{CodeInstance, CodeSignature, ExecutorAddr, LookupError};
+use uruk::pipeline::ir::LinkerInfo;
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::{CacheOptions, Function, Jit, JitError};
+
+use crate::support::{engine, temporary};
+
+type Answer = extern "C" fn() -> i64;
+
+/// A module that calls `callee`, reads `table`, and has a function and a variable that are its own.
+const MODULE: &str = "
+    @table = external global i64
+    @count = global i64 0
+    declare i64 @callee()
+    define i64 @f() {
+      %before = load i64, ptr @count
+      %count = add i64 %before, 1
+      store i64 %count, ptr @count
+      %x = call i64 @callee()
+      %y = load i64, ptr @table
+      %xy = add i64 %x, %y
+      %all = add i64 %xy, %count
+      ret i64 %all
+    }";
+
+static TABLE: i64 = 1_000;
+
+fn add(jit: &Jit, info: LinkerInfo) -> Result<(), JitError> {
+    jit.add_translation_unit(ObjectBuffer::new("f.ll", MODULE.as_bytes()), info)
+}
+
+/// The meanings that stay alike, of compile `number`.
+fn info(number: u32) -> LinkerInfo {
+    LinkerInfo::new()
+        .define("f", &format!("f#{number}"))
+        .define("count", &format!("count#{number}"))
+        .refer_to_address("table", ExecutorAddr::from_ptr(&raw const TABLE))
+}
+
+fn get(jit: &Jit, function: &str) -> Function<Answer> {
+    // SAFETY: all functions here have this signature, and their pointers stay in their handles.
+    unsafe { jit.get(function) }.unwrap_or_else(|error| panic!("{function}: {error}"))
+}
+
+#[test]
+fn one_module_is_several_units_and_one_entry_of_the_cache() {
+    let directory = temporary();
+    let jit = Jit::builder().threads(2).cache(CacheOptions::directory(&directory)).build();
+    let jit = jit.expect("an engine for this machine");
+    jit.add_ir_text("callees.ll", "define i64 @c1() { ret i64 100 } define i64 @c2() { ret i64 200 }")
+        .expect("new names");
+    for number in 1..=2 {
+        add(&jit, info(number).refer_to("callee", &format!("c{number}"))).expect("new names");
+    }
+    let [first, second] = ["f#1", "f#2"].map(|name| get(&jit, name));
+    assert_eq!([first(), first(), second()], [1_101, 1_102, 1_201]);
+    let stats = jit.cache_stats().expect("there is a cache");
+    assert_eq!(
+        (stats.object_hits, stats.object_misses),
+        (1, 2),
+        "the callees, and the module once: {stats:?}"
+    );
+    drop((first, second, jit));
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[test]
+fn an_instance_is_called_directly_once_it_has_code_and_by_what_stands_for_it_before() {
+    let jit = engine(1);
+    jit.add_ir_text("code.ll", "define i64 @otherwise() { ret i64 1 } define i64 @better() { ret i64 2 }")
+        .expect("new names");
+    let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    let unit = |number| info(number).refer_to_instance("callee", instance.clone(), "otherwise");
+    add(&jit, unit(1)).expect("new names");
+    assert_eq!(get(&jit, "f#1")(), 1_002);
+    let better = jit.lookup("better").expect("it is there").address;
+    let invoke = ExecutorAddr::new(0x1000); // Nobody enters it.
+    instance.publish(invoke, better, CodeSignature::Specialized).expect("nobody else publishes");
+    add(&jit, unit(2)).expect("new names");
+    assert_eq!((get(&jit, "f#2")(), get(&jit, "f#1")()), (1_003, 1_003));
+}
+
+#[test]
+fn a_meaning_that_nobody_defines_is_named_as_the_program_knows_it() {
+    let jit = engine(1);
+    add(&jit, info(1).refer_to("callee", "callee#7")).expect("new names");
+    let error = jit.lookup("f#1").expect_err("its callee is missing");
+    assert_eq!(error.missing_symbols(), [jit.intern("callee#7")]);
+    assert!(matches!(error, JitError::Lookup(LookupError::Failed { .. })), "{error:?}");
+    let again = add(&jit, info(1));
+    assert!(matches!(again, Err(JitError::Define(_))), "{again:?}");
+}
