@@ -39,6 +39,7 @@
 //! | compile functions when they are first called | [`Jit::add_lazy`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run | [`Jit::redefine`] |
+//! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](core::CodeInstance), [`CodeInstanceTable`](core::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |
 //! | print an error with its causes | [`WithCauses`](core::WithCauses), or `anyhow` |

@@ -1,4 +1,4 @@
-//! Reading a code instance, beside one atomic load and beside a pointer to a record that never changes.
+//! Reading a code instance, beside one atomic load and beside a pointer to a record that never changes. What the table does, for each instance.
 //!
 //! ```text
 //! cargo bench -p uruk-core --bench code_instance
@@ -15,7 +15,7 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use uruk_core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use uruk_core::{CodeInstance, CodeInstanceState, CodeSignature};
+use uruk_core::{CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim};
 
 type Instance = CodeInstance<NonZeroU64>;
 
@@ -135,6 +135,28 @@ fn publications() -> [f64; 2] {
     [of_instances, of_records]
 }
 
+/// Nanoseconds for each caller that assumes one method: claiming, with its assumption and its publication; ending it by a redefinition;
+/// taking it out.
+fn table() -> [f64; 3] {
+    const CALLERS: u32 = 1000;
+    let table = CodeInstanceTable::<u32, u32, NonZeroU64>::new();
+    let timed = |run: &dyn Fn()| {
+        let begin = Instant::now();
+        run();
+        begin.elapsed().as_nanos() as f64 / f64::from(CALLERS)
+    };
+    let claims = timed(&|| {
+        for caller in 1..=CALLERS {
+            let InstanceClaim::Compile(compile) = table.claim(caller, 0, table.world()) else { continue };
+            compile.assume(0, 0).expect("nothing has changed");
+            compile.instance().publish_invoke(code(caller as usize)).expect("nobody else publishes");
+        }
+    });
+    let redefines = timed(&|| assert_eq!(table.redefine([0]).ended.len(), CALLERS as usize));
+    let forgets = timed(&|| assert_eq!(table.forget(table.world()).len(), CALLERS as usize));
+    [claims, redefines, forgets]
+}
+
 fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut figures: Vec<f64> = figures.collect();
     figures.sort_by(f64::total_cmp);
@@ -170,4 +192,10 @@ fn main() {
     let rounds: Vec<[f64; 2]> = (0..ROUNDS).map(|_| publications()).collect();
     report("publish", &sorted(rounds.iter().map(|round| round[0])), None);
     report("publish a record", &sorted(rounds.iter().map(|round| round[1])), None);
+    let rounds: Vec<[f64; 3]> = (0..ROUNDS).map(|_| table()).collect();
+    for (at, name) in
+        ["claim, assume, publish", "redefine: each that ends", "forget: each"].into_iter().enumerate()
+    {
+        report(name, &sorted(rounds.iter().map(|round| round[at])), None);
+    }
 }

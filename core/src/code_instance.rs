@@ -4,17 +4,21 @@
 
 mod pointer;
 mod table;
+mod validity;
 mod worlds;
 
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::num::NonZeroU64;
 
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{hint, thread, weakened};
 
 pub use pointer::CodePointer;
-pub use table::{CodeInstanceTable, InstanceClaim, InstanceCompile};
-pub use worlds::{World, Worlds};
+pub use table::{
+    CodeInstanceTable, EndedInstance, InstanceClaim, InstanceCompile, Redefinition, ValidityEnded,
+};
+pub use worlds::World;
 
 /// `flags`: `specptr` has the specialized signature.
 const SPECIALIZED: u8 = 0b01;
@@ -53,6 +57,7 @@ const LOOKS_MAX: u32 = 64;
 /// ```
 #[doc(alias = "jl_code_instance_t")]
 #[derive(Debug)]
+#[repr(C)]
 pub struct CodeInstance<P> {
     invoke: AtomicU64,
     specptr: AtomicU64,
@@ -110,6 +115,13 @@ impl CodeSignature {
 }
 
 impl<P: CodePointer> CodeInstance<P> {
+    /// Where generated code finds the word of [`invoke`](Self::invoke). An ordinary load of x86-64 is an Acquire.
+    pub const INVOKE_OFFSET: usize = offset_of!(Self, invoke);
+
+    /// Where an adapter finds the word of its code, once it was called through the `invoke` of a pair. See
+    /// [`behind_invoke`](Self::behind_invoke).
+    pub const SPECPTR_OFFSET: usize = offset_of!(Self, specptr);
+
     /// Creates an instance that cannot be called yet.
     pub fn new() -> Self {
         Self {

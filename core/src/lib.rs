@@ -71,8 +71,8 @@ mod why;
 
 pub use causes::{SharedError, WithCauses, shared_error};
 pub use code_instance::{
-    CodeInstance, CodeInstanceState, CodeInstanceTable, CodePointer, CodeSignature, InstanceClaim,
-    InstanceCompile, World, Worlds,
+    CodeInstance, CodeInstanceState, CodeInstanceTable, CodePointer, CodeSignature, EndedInstance,
+    InstanceClaim, InstanceCompile, Redefinition, ValidityEnded, World,
 };
 pub use deadlock::DeadlockStep;
 pub use error::{

@@ -22,6 +22,7 @@
 //! | `shadow.rs` | what is Ready is looked up while something appears in an earlier dylib |
 //! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
 //! | `code_instance.rs` | code pointers are published, read and replaced by better code; one thread compiles what several want |
+//! | `invalidate.rs` | a definition changes while code that assumes it is compiled and called |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `sleep.rs` | threads of a pool sleep and are woken: the parking protocol alone |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |

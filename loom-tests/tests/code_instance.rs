@@ -47,9 +47,7 @@ use loom::cell::UnsafeCell;
 use loom_tests::stage::model_within;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{
-    CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World, Worlds,
-};
+use uruk_core::{CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World};
 
 const PREEMPTIONS: usize = 2;
 
@@ -279,7 +277,7 @@ struct Methods {
 impl Methods {
     /// Claims the one instance, and compiles it or gives it up.
     fn claim(&self, compiles: bool) -> Option<Arc<CodeInstance<NonZeroU64>>> {
-        match self.table.claim(1, 1, Worlds::since(World::new(1))) {
+        match self.table.claim(1, 1, World::FIRST) {
             InstanceClaim::There(there) => Some(there),
             InstanceClaim::Compile(compile) if compiles => {
                 // Relaxed: read by who has joined this thread.

@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod guard;
+pub mod invoke;
 #[cfg(feature = "llvm")]
 pub mod ir;
 pub mod layer;

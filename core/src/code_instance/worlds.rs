@@ -1,4 +1,4 @@
-//! Worlds: which definitions a piece of code took for granted.
+//! Worlds: which definitions a piece of code assumed.
 
 use std::fmt;
 
@@ -8,6 +8,9 @@ use std::fmt;
 pub struct World(u64);
 
 impl World {
+    /// The world in which a program begins.
+    pub const FIRST: Self = Self(0);
+
     /// Wraps a number.
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -35,43 +38,31 @@ impl fmt::Display for World {
 }
 
 /// The worlds in which code is valid: from one world on, up to another or without an end. Never empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[doc(alias = "min_world")]
-#[doc(alias = "max_world")]
-pub struct Worlds {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worlds {
     from: World,
     /// The first world in which it is valid no more.
     until: Option<World>,
 }
 
 impl Worlds {
-    /// From `from` on, without an end: what a compile in the current world gives.
-    pub const fn since(from: World) -> Self {
+    /// From `from` on, without an end.
+    pub(super) fn since(from: World) -> Self {
         Self { from, until: None }
     }
 
-    /// One world: what a compile for a caller in the past gives.
-    pub const fn only(world: World) -> Self {
-        Self { from: world, until: Some(world.next()) }
-    }
-
-    /// From `from` on, up to `until` and without it. None if that leaves no world.
-    pub fn between(from: World, until: World) -> Option<Self> {
-        (from < until).then_some(Self { from, until: Some(until) })
-    }
-
     /// The first of them.
-    pub const fn from(&self) -> World {
+    pub(super) fn from(&self) -> World {
         self.from
     }
 
     /// The first world after them, if there is one. Julia's `max_world` is the one before.
-    pub const fn until(&self) -> Option<World> {
+    pub(super) fn until(&self) -> Option<World> {
         self.until
     }
 
     /// Whether `world` is among them.
-    pub fn contains(&self, world: World) -> bool {
+    pub(super) fn contains(&self, world: World) -> bool {
         self.from <= world && self.until.is_none_or(|until| world < until)
     }
 
@@ -99,7 +90,7 @@ mod tests {
                 && !worlds.contains(World::new(2))
         );
         assert!(worlds.end_at(fifth) && !worlds.end_at(fifth), "it ends once");
-        assert_eq!(Some(worlds), Worlds::between(third, fifth));
+        assert_eq!((worlds.from(), worlds.until()), (third, Some(fifth)));
         assert!(worlds.contains(World::new(4)) && !worlds.contains(fifth));
     }
 
@@ -107,7 +98,5 @@ mod tests {
     fn what_begins_in_a_world_does_not_end_with_it() {
         let third = World::new(3);
         assert!(!Worlds::since(third).end_at(third), "it was compiled with what that world brought");
-        assert_eq!(Worlds::between(third, third), None);
-        assert_eq!(Some(Worlds::only(third)), Worlds::between(third, third.next()));
     }
 }

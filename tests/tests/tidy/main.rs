@@ -34,6 +34,10 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("core/src/record/lone_guard.rs", "passes a method of `seize` on that is unsafe to call"),
     ("core/src/symbol/window.rs", "calls what every x86-64 has by its name"),
     ("pipeline/src/ir/", "LLVM's C interface"),
+    (
+        "pipeline/src/invoke/mod.rs",
+        "names the type of functions that read as many arguments as they are told",
+    ),
     ("pipeline/src/memory/", "maps pages and hands out views of them"),
     ("pipeline/src/object/mapping.rs", "maps files"),
     ("pipeline/src/platform/initialize.rs", "runs what was linked"),
