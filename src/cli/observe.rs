@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{DynFilterFn, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::cache::CacheEvent;
 use uruk::pipeline::runtime::exit::flush_streams;
@@ -38,6 +38,18 @@ pub(crate) struct TraceError {
     source: io::Error,
 }
 
+/// Whether this thread still has what the registry of spans keeps for it. A lazy program compiles in its last exit handlers too.
+fn is_watched() -> bool {
+    struct Here;
+    impl Drop for Here {
+        fn drop(&mut self) {}
+    }
+    thread_local! {
+        static HERE: Here = const { Here };
+    }
+    HERE.try_with(|_| ()).is_ok()
+}
+
 /// Takes a session's events.
 pub(crate) type SessionObserver = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 
@@ -63,6 +75,7 @@ impl Observers {
             let watched = Targets::new().with_default(LevelFilter::DEBUG).with_target(passes::TARGET, passes);
             let subscriber = tracing_subscriber::registry()
                 .with(watched)
+                .with(DynFilterFn::new(|_, _| is_watched()))
                 .with(stats_layer)
                 .with(trace_layer)
                 .with(progress_layer);

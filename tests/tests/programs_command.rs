@@ -163,6 +163,22 @@ fn statistics_go_to_standard_error() {
     }
 }
 
+/// What is called first when the process ends is compiled then, where threads have no variables any more.
+#[test]
+fn a_lazy_program_that_is_watched_compiles_its_exit_handlers() {
+    let text = "#include <stdio.h>\n#include <stdlib.h>\nstatic void last(void) { puts(\"last\"); }\n\
+                int main(void) { atexit(last); return 3; }\n";
+    let file = bitcode("exits.c", text).expect("it compiles");
+    let place = file.with_file_name("exits.json");
+    for tier in ["--lazy", "--tiered"] {
+        let options = ["--stats".as_ref(), "--trace".as_ref(), place.as_os_str(), tier.as_ref()];
+        let outcome = uruk_run(&[&options[..], &[file.as_os_str()]].concat());
+        assert_prints(&outcome, End::Exited(3), "last\n");
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert!(stderr.contains("codegen") && !stderr.contains("panic"), "{tier}:\n{stderr}");
+    }
+}
+
 #[test]
 fn a_trace_is_json_with_the_stages() {
     let [hello, helper] = hello();
