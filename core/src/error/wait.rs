@@ -26,7 +26,7 @@ pub enum WaitError {
         queued: usize,
     },
     /// The thread holds something that what it would wait for may need.
-    #[error("this thread holds {held}, and must not wait; let go of it first, or use the asynchronous faces")]
+    #[error("a wait while this thread holds {held}; let go of it first, or use the asynchronous faces")]
     Holding {
         /// What it holds.
         held: HeldResource,
