@@ -158,7 +158,7 @@ impl Destination for LazyFunction {
         let calls = |body: &Body| improving.and_then(|improving| improving.calls_of(&body.name));
         let found = catch_unwind(AssertUnwindSafe(|| {
             if let Some(improving) = improving {
-                improving.improve.tiers().may_start_thread();
+                improving.improve.tiers().may_start_thread(self.manager.layer.is_of_process());
             }
             let bound = self.cell.bind(&slot, find, keep, calls)?;
             if let Some(promotion) = &self.promotion {

@@ -171,10 +171,15 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
+    /// Whether the program has the process for itself.
+    pub(crate) fn is_of_process(&self) -> bool {
+        self.platform.is_of_process()
+    }
+
     /// The same, without what is behind the stubs that lead on by `stubs`. Who holds those holds that already. Nothing in a program that has
     /// the process for itself: its code stays to the end.
     pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::LeadsOn) -> Option<HeldCode> {
-        if self.platform.is_of_process() { None } else { self.code.hold_before(address, stubs) }
+        if self.is_of_process() { None } else { self.code.hold_before(address, stubs) }
     }
 
     /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.

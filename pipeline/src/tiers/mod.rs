@@ -8,7 +8,7 @@
 //! Calls are counted beside the stub ([`lazy`](crate::lazy)), and not in the code: objects do not change, and a function in the upper tier
 //! is called as if there were no tiers. A [`TierPolicy`] decides. Code that runs is not replaced: a frame that was entered stays in its tier.
 //!
-//! **The thread.** It is started when the first function goes up. It blocks all signals, and holds a lock of the process while it works:
+//! **The thread.** It is started by the first call of a function; in a program that has the process for itself, when the first function goes up. It blocks all signals, and holds a lock of the process while it works:
 //! a fork waits for it, and so does whoever stops it. A child has none, and promotes nothing: functions that are called first there begin
 //! in the upper tier.
 //!
@@ -255,10 +255,11 @@ impl Tiers {
         }
     }
 
-    /// Starts the thread if it is missing, at a place where that can do no harm.
-    pub(crate) fn may_start_thread(&self) {
+    /// Starts the thread if it is missing, at a place where that can do no harm. A program that has the process for itself may never need it,
+    /// and is not to find it there sooner.
+    pub(crate) fn may_start_thread(&self, is_of_process: bool) {
         if self.is_on() {
-            self.0.promoter.start_if_wanted(self);
+            self.0.promoter.start_if_wanted(self, is_of_process);
         }
     }
 

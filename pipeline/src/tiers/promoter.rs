@@ -72,8 +72,10 @@ impl Promoter {
         true
     }
 
-    pub(super) fn start_if_wanted(&self, tiers: &Tiers) {
-        if self.thread.get().is_none() && self.queue.try_lock().is_some_and(|queue| !queue.is_empty()) {
+    /// Starts the thread if something waits; or if `push` may not start it, or need not put it off, and this may be the last first call.
+    pub(super) fn start_if_wanted(&self, tiers: &Tiers, is_of_process: bool) {
+        let waits = || self.queue.try_lock().is_some_and(|queue| !queue.is_empty());
+        if self.thread.get().is_none() && (!is_of_process || call_through::has_handlers() || waits()) {
             self.start(tiers);
         }
     }
