@@ -358,6 +358,7 @@ mod tests {
         let after: AfterCode = Arc::new(());
         let holder = known.hold(ExecutorAddr::new(0x1000));
         first.let_go(CodeRemoval::WhenReleased(&after));
+        drop(first);
         assert_eq!((held(&known, 0x1000), Arc::strong_count(&after)), (1, 2));
         drop(holder);
         assert_eq!((held(&known, 0x1000), Arc::strong_count(&after)), (0, 1));

@@ -17,11 +17,11 @@ mod slot;
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
-use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use self::slot::Counting;
 pub(crate) use self::slot::{Counted, SlotAddr};
@@ -153,13 +153,30 @@ struct OnceCall([(*mut usize, usize); 2]);
 
 impl OnceCall {
     fn save() -> Self {
+        let library = Self::library();
         Self([c"_ZSt15__once_callable", c"_ZSt11__once_call"].map(|name| {
-            // SAFETY: a name that ends in a zero.
-            let variable = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.cast::<usize>();
+            let variable = match library {
+                None => ptr::null_mut(),
+                // SAFETY: a handle that is never given back, and a name that ends in a zero.
+                Some(library) => unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) }.cast::<usize>(),
+            };
             // SAFETY: this thread's variable of that name, a pointer.
             let value = if variable.is_null() { 0 } else { unsafe { *variable } };
             (variable, value)
         }))
+    }
+
+    /// The library, if it is there: it may have come with LLVM, and be found by nobody else.
+    fn library() -> Option<NonNull<c_void>> {
+        static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+        // Relaxed: the same value, whoever writes it.
+        NonNull::new(LIBRARY.load(Ordering::Relaxed)).or_else(|| {
+            // SAFETY: a name that ends in a zero. What is loaded is not loaded again; it stays from now on.
+            let library =
+                unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+            LIBRARY.store(library, Ordering::Relaxed); // as above
+            NonNull::new(library)
+        })
     }
 
     fn restore(self) {
