@@ -3,15 +3,16 @@
 //!
 //! Between a store and a later load on one side, and a store and a later load on the other, they do what a SeqCst fence on each side does.
 
-use std::sync::OnceLock;
-
 use rustix::thread::{MembarrierCommand, membarrier};
 use uruk_core::sync::atomic::{Ordering, compiler_fence, fence};
 
+use crate::memory::Granted;
+
 /// Whether the kernel orders threads when it is asked. It has since Linux 4.14; a sandbox may forbid it, and then both sides pay.
+#[inline]
 fn is_granted() -> bool {
-    static GRANTED: OnceLock<bool> = OnceLock::new();
-    *GRANTED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())
+    static GRANTED: Granted = Granted::new();
+    GRANTED.by(MembarrierCommand::RegisterPrivateExpedited)
 }
 
 /// The side of readers.

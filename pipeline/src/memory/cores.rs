@@ -1,8 +1,36 @@
-//! Code memory that is used again: processors must not run what they fetched of the old code.
-
-use std::sync::OnceLock;
+//! What the kernel orders between the processors that run threads of this process (`membarrier`).
 
 use rustix::thread::{MembarrierCommand, membarrier};
+use uruk_core::sync::atomic::{AtomicU8, Ordering};
+
+/// Whether the kernel grants something, asked for once. Two threads may ask at once, and a child of a fork again: nobody waits for another.
+pub(crate) struct Granted(AtomicU8);
+
+const UNASKED: u8 = 0;
+const YES: u8 = 1;
+const NO: u8 = 2;
+
+impl Granted {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU8::new(UNASKED))
+    }
+
+    #[inline]
+    pub(crate) fn by(&self, register: MembarrierCommand) -> bool {
+        // Relaxed: the same value, whoever writes it.
+        match self.0.load(Ordering::Relaxed) {
+            UNASKED => self.ask(register),
+            answer => answer == YES,
+        }
+    }
+
+    #[cold]
+    fn ask(&self, register: MembarrierCommand) -> bool {
+        let is_granted = membarrier(register).is_ok();
+        self.0.store(if is_granted { YES } else { NO }, Ordering::Relaxed); // as above
+        is_granted
+    }
+}
 
 /// Has every processor that runs a thread of this process fetch its instructions anew before it goes on: 2 to 4 microseconds.
 ///
@@ -14,8 +42,8 @@ use rustix::thread::{MembarrierCommand, membarrier};
 ///
 /// Source: Intel's manual, volume 3, "Cross-modifying code"; `membarrier(2)`.
 pub(super) fn serialize() {
-    static GRANTED: OnceLock<bool> = OnceLock::new();
-    if *GRANTED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpeditedSyncCore).is_ok()) {
+    static GRANTED: Granted = Granted::new();
+    if GRANTED.by(MembarrierCommand::RegisterPrivateExpeditedSyncCore) {
         // It was granted, so it cannot fail.
         _ = membarrier(MembarrierCommand::PrivateExpeditedSyncCore);
     }
