@@ -133,7 +133,7 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
-    /// Links an object whose names others know better: `names`, what they are called in the program, and `addresses`, where they are.
+    /// Links an object whose names others know better: what they are called in the program, and where they are.
     #[cfg(feature = "llvm")]
     pub(crate) fn emit_named(
         &self,
@@ -171,21 +171,18 @@ impl ObjectLinkingLayer {
         self.code.hold(address)
     }
 
-    /// Whether the program has the process for itself.
     pub(crate) fn is_of_process(&self) -> bool {
         self.platform.is_of_process()
     }
 
-    /// The same, without what is behind the stubs that lead on by `stubs`. Who holds those holds that already. Nothing in a program that has
-    /// the process for itself: its code stays to the end.
+    /// The same, without what is behind `stubs`, whose holders hold it. Nothing if the process is the program's: code stays to the end.
     pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::LeadsOn) -> Option<HeldCode> {
         if self.is_of_process() { None } else { self.code.hold_before(address, stubs) }
     }
 
     /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.
     pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
-        let held = self.code.hold_alone(address)?;
-        Some((held, self.code.cells_at(address)?))
+        Some((self.code.hold_alone(address)?, self.code.cells_at(address)?))
     }
 
     /// The threads that run code of this layer, as far as they say so: what is removed stays until they have passed.
