@@ -86,7 +86,7 @@ impl LinkerInfo {
     /// `otherwise`: a lazy function, say, that compiles it.
     ///
     /// The caller keeps the code. What was linked directly stays as it is when the instance gets other code: it is an assumption, and who
-    /// has to take that back has its validity [end](uruk_core::CodeInstanceTable::invalidate).
+    /// has to take that back has its validity [end](uruk_core::CodeInstanceTable::redefine).
     #[must_use]
     pub fn refer_to_instance(
         mut self,
