@@ -180,8 +180,7 @@ impl Scope<'_> {
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
         self.let_bodies_call(bodies)?;
-        let functions = functions.into_iter().map(|name| self.intern(name.into()));
-        let functions = alias_map(functions, |_| SymbolFlags::CALLABLE);
+        let functions = self.redefinitions(functions);
         Ok(self.jit.files.lazy.redirect(self.dylib(), bodies, functions)?)
     }
 
@@ -195,9 +194,13 @@ impl Scope<'_> {
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
         self.let_bodies_call(bodies)?;
-        let functions = functions.into_iter().map(|name| self.intern(name.into()));
-        let functions = alias_map(functions, |_| SymbolFlags::CALLABLE);
+        let functions = self.redefinitions(functions);
         Ok(self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions)?)
+    }
+
+    fn redefinitions<'n, N: Into<LazyName<'n>>>(&self, functions: impl IntoIterator<Item = N>) -> AliasMap {
+        let names = functions.into_iter().map(|name| self.intern(name.into()));
+        alias_map(names, |_| SymbolFlags::CALLABLE)
     }
 
     fn intern(&self, name: LazyName<'_>) -> (SymbolName, SymbolName) {

@@ -42,7 +42,7 @@ pub(crate) struct TraceError {
 fn is_watched() -> bool {
     struct Here;
     impl Drop for Here {
-        fn drop(&mut self) {}
+        fn drop(&mut self) {} // A variable without an end would be there for ever.
     }
     thread_local! {
         static HERE: Here = const { Here };

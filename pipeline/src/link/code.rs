@@ -181,17 +181,18 @@ impl CodeMap {
     /// # Cost
     /// Linear in what is held: a step for each piece of code, and for each of its references.
     pub(super) fn hold(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
-        let holder = Arc::new(Holder { known: self.clone(), code: Mutex::default() });
-        holder.add(&[address]);
-        let is_empty = holder.code.lock().is_empty();
-        (!is_empty).then_some(HeldCode(holder))
+        self.hold_all(address, None)
     }
 
     /// The same, without what is behind the stubs that lead on by `stubs`: who holds those holds that already, and there may be very much of
     /// it.
     pub(super) fn hold_before(self: &Arc<Self>, address: ExecutorAddr, stubs: &LeadsOn) -> Option<HeldCode> {
+        self.hold_all(address, Some(stubs))
+    }
+
+    fn hold_all(self: &Arc<Self>, address: ExecutorAddr, before: Option<&LeadsOn>) -> Option<HeldCode> {
         let holder = Arc::new(Holder { known: self.clone(), code: Mutex::default() });
-        holder.add_before(&[address], Some(stubs));
+        holder.add_before(&[address], before);
         let is_empty = holder.code.lock().is_empty();
         (!is_empty).then_some(HeldCode(holder))
     }

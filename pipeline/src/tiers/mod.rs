@@ -8,8 +8,8 @@
 //! Calls are counted beside the stub ([`lazy`](crate::lazy)), and not in the code: objects do not change, and a function in the upper tier
 //! is called as if there were no tiers. A [`TierPolicy`] decides. Code that runs is not replaced: a frame that was entered stays in its tier.
 //!
-//! **The thread.** It is started by the first call of a function; in a program that has the process for itself, when the first function goes up. It blocks all signals, and holds a lock of the process while it works:
-//! a fork waits for it, and so does whoever stops it. A child has none, and promotes nothing: functions that are called first there begin
+//! **The thread.** It is started by the first call of a function; in a program that has the process for itself, when the first function
+//! goes up. It blocks all signals, and holds a lock of the process while it works: a fork waits for it, and so does whoever stops it. A child has none, and promotes nothing: functions that are called first there begin
 //! in the upper tier.
 //!
 //! **A count that runs out** may do so in a handler of a signal. It takes no lock that it would have to wait for, and allocates nothing.
