@@ -25,7 +25,7 @@ use crate::compiler_runtime::CompilerRuntime;
 use crate::dylibs::create_dylib;
 use crate::files::Files;
 use crate::ready::Ready;
-use crate::{Jit, JitError};
+use crate::{Jit, JitError, OnCall};
 
 type OnLazyFailure = Box<dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync>;
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
@@ -57,8 +57,7 @@ pub struct JitBuilder {
     initializes_on_lookup: bool,
     keeps_dependants: bool,
     on_lazy_failure: Option<OnLazyFailure>,
-    #[cfg(feature = "llvm")]
-    compiles_on_call: bool,
+    on_call: Option<OnCall>,
     #[cfg(feature = "llvm")]
     tiers: Option<Arc<dyn TierPolicy>>,
     owns_process: bool,
@@ -86,8 +85,7 @@ impl JitBuilder {
             initializes_on_lookup: false,
             keeps_dependants: false,
             on_lazy_failure: None,
-            #[cfg(feature = "llvm")]
-            compiles_on_call: false,
+            on_call: None,
             #[cfg(feature = "llvm")]
             tiers: None,
             owns_process: false,
@@ -225,20 +223,27 @@ impl JitBuilder {
         self
     }
 
-    /// Has functions of LLVM IR compiled when they are first called, each by itself, on the thread that calls it.
+    /// Has functions compiled when they are first called, each by itself or with its file, on the thread that calls it.
     ///
-    /// What is looked up is a function's stub, which is there at once. Variables of a file are compiled together when something
-    /// refers to one of them. Functions are optimized by themselves: none is inlined into another one, unless it says that it must be.
-    /// Files with assembly of their own, or with sections that lie beside those of other files, are compiled as a whole. A function
-    /// that cannot be compiled goes where [`on_lazy_failure`](Self::on_lazy_failure) says, when it is called.
+    /// What is looked up is a function's stub, which is there at once. A function that cannot be compiled goes where
+    /// [`on_lazy_failure`](Self::on_lazy_failure) says, when it is called.
+    ///
+    /// With [`OnCall::Function`], variables of a file of LLVM IR are compiled together when something refers to one of them. Functions are
+    /// optimized by themselves: none is inlined into another one, unless it says that it must be. Files with assembly of their own, or
+    /// with sections that lie beside those of other files, are compiled as a whole, at once. An object is linked when one of its
+    /// functions is called, or something refers to its data; so is a file with [`OnCall::Module`]. Files that do something by being there,
+    /// such as running code at start, are not put off.
     ///
     /// A module that was [built in memory](Jit::add_module), and one added with its [interface](Jit::add_ir_with_interface), is compiled as a
     /// whole.
     ///
     /// # Examples
     /// ```
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// # #[cfg(feature = "llvm")]
     /// # fn main() -> Result<(), uruk::JitError> {
-    /// let jit = uruk::Jit::builder().threads(1).compile_on_call(true).build()?;
+    /// let jit = uruk::Jit::builder().threads(1).compile_on_call(uruk::OnCall::Function).build()?;
     /// let text = "
     ///     define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }
     ///     define i64 @never(i64 %x) { ret i64 %x }";
@@ -251,11 +256,10 @@ impl JitBuilder {
     /// ```
     ///
     /// ORC: `CompileOnDemandLayer`, `LLLazyJIT`.
-    #[cfg(feature = "llvm")]
     #[must_use]
     #[doc(alias = "CompileOnDemandLayer")]
-    pub fn compile_on_call(mut self, compiles_on_call: bool) -> Self {
-        self.compiles_on_call = compiles_on_call;
+    pub fn compile_on_call(mut self, what: impl Into<Option<OnCall>>) -> Self {
+        self.on_call = what.into();
         self
     }
 
@@ -272,7 +276,7 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn tiers(mut self, policy: impl TierPolicy + 'static) -> Self {
-        self.compiles_on_call = true;
+        self.on_call = Some(OnCall::Function);
         self.tiers = Some(Arc::new(policy));
         self
     }
@@ -354,8 +358,7 @@ impl JitBuilder {
             commons: CommonSymbols::new(object_layer.clone()),
             object_layer,
             lazy,
-            #[cfg(feature = "llvm")]
-            compiles_on_call: self.compiles_on_call,
+            on_call: self.on_call,
             #[cfg(feature = "llvm")]
             tiers,
             #[cfg(feature = "llvm")]

@@ -17,25 +17,24 @@ use uruk_pipeline::ir::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::layer::IrLayer;
-use uruk_pipeline::layer::ObjectLayer as _;
-use uruk_pipeline::lazy::LazyCallThroughManager;
+use uruk_pipeline::layer::ObjectLayer;
+use uruk_pipeline::lazy::{FileLayer, FileStubs, LazyCallThroughManager};
 use uruk_pipeline::link::ObjectLinkingLayer;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::FileKind;
 use uruk_pipeline::object::{
-    ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectMaterializationUnit,
+    ArchiveIndex, CloseReferences, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectMaterializationUnit,
     StaticArchiveGenerator,
 };
 use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
-#[cfg(feature = "llvm")]
 use uruk_pipeline::runtime::allocation;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::tiers::Tiers;
 
-use crate::JitError;
 use crate::archive::AddedArchive;
 use crate::unit::LinkedUnit;
+use crate::{JitError, OnCall};
 
 /// The layers a file goes through, and what files of one program share.
 pub(crate) struct Files {
@@ -44,9 +43,8 @@ pub(crate) struct Files {
     pub(crate) commons: CommonSymbols,
     pub(crate) object_layer: Arc<ObjectLinkingLayer>,
     pub(crate) lazy: LazyCallThroughManager,
-    /// Whether functions of modules are compiled when they are called.
-    #[cfg(feature = "llvm")]
-    pub(crate) compiles_on_call: bool,
+    /// What is compiled when functions are called, if anything.
+    pub(crate) on_call: Option<OnCall>,
     /// How functions are compiled that are called for the first time, and who decides when they are compiled better.
     #[cfg(feature = "llvm")]
     pub(crate) tiers: Option<(IrCompiler, Tiers)>,
@@ -69,10 +67,16 @@ impl Files {
     /// Defines what a module of LLVM IR promises.
     #[cfg(feature = "llvm")]
     pub(crate) fn add_ir(&self, tracker: &ResourceTracker, source: ObjectBuffer) -> Result<(), JitError> {
-        if self.compiles_on_call
+        if let Some(on_call) = self.on_call
             && let Some(module) = self.lazy_module(&source)?
         {
-            return self.define_lazily(tracker, &module);
+            match on_call {
+                OnCall::Function => return self.define_lazily(tracker, &module),
+                OnCall::Module if module.interface().is_passive() => {
+                    return self.define_lazy_file(tracker, source, module.stubs_of_file());
+                }
+                OnCall::Module => (),
+            }
         }
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
@@ -92,17 +96,33 @@ impl Files {
             &written
         };
         let (compiler, layer) = (self.ir_layer.compiler(), ObjectLinkingLayer::clone(&self.object_layer));
+        let cache = self.ir_layer.ir_cache();
         let module = match &self.tiers {
-            Some((soon, tiers)) => LazyModule::read(bitcode, soon, layer, self.verifies_ir)?
+            Some((soon, tiers)) => LazyModule::read(bitcode, soon, layer, self.verifies_ir, cache)?
                 .map(|module| module.with_tiers(compiler, tiers.clone())),
-            None => LazyModule::read(bitcode, compiler, layer, self.verifies_ir)?,
+            None => LazyModule::read(bitcode, compiler, layer, self.verifies_ir, cache)?,
         };
-        // Compiling allocates: what replaces these functions must be there before.
-        let allocates = |module: &LazyModule| {
-            let names: HashSet<&str> = allocation::function_names().collect();
-            module.interface().symbols.iter().any(|symbol| names.contains(&*symbol.name))
-        };
-        Ok(module.filter(|module| !allocates(module)))
+        let names =
+            |module: &LazyModule| allocates(module.interface().symbols.iter().map(|symbol| &*symbol.name));
+        Ok(module.filter(|module| !names(module)))
+    }
+
+    /// Defines stubs for the functions of a module that is compiled as a whole.
+    #[cfg(feature = "llvm")]
+    fn define_lazy_file(
+        &self,
+        tracker: &ResourceTracker,
+        source: ObjectBuffer,
+        stubs: FileStubs,
+    ) -> Result<(), JitError> {
+        let (dylib, stubs) = (tracker.dylib(), Arc::new(stubs));
+        let session = dylib.session();
+        let objects = ObjectLinkingLayer::clone(&self.object_layer);
+        let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.behind(objects, stubs.clone()));
+        let work_bytes = source.size_bytes();
+        let unit = IrMaterializationUnit::from_source(session, layer, &self.target, source)?;
+        dylib.define_with_tracker(self.lazy.lazy_file(dylib, &stubs), tracker)?;
+        self.define_ir(tracker, unit.behind(session, &stubs), work_bytes)
     }
 
     /// Defines stubs for the functions of a module, and its variables.
@@ -179,8 +199,20 @@ impl Files {
 
     /// Defines what an object promises.
     pub(crate) fn add_object(&self, tracker: &ResourceTracker, object: ObjectBuffer) -> Result<(), JitError> {
-        let mut unit =
-            ObjectMaterializationUnit::new(tracker.dylib().session(), self.object_layer.clone(), object)?;
+        let dylib = tracker.dylib();
+        let session = dylib.session();
+        let stubs = if self.on_call.is_some() { stubs_of(&object)?.map(Arc::new) } else { None };
+        let layer: Arc<dyn ObjectLayer> = match &stubs {
+            Some(stubs) => {
+                Arc::new(FileLayer::new(ObjectLinkingLayer::clone(&self.object_layer), stubs.clone()))
+            }
+            None => self.object_layer.clone(),
+        };
+        let mut unit = ObjectMaterializationUnit::new(session, layer, object)?;
+        if let Some(stubs) = &stubs {
+            dylib.define_with_tracker(self.lazy.lazy_file(dylib, stubs), tracker)?;
+            unit = unit.behind(session, stubs);
+        }
         unit.share_commons(tracker, &self.commons)?;
         let traits = unit.take_traits();
         self.define(tracker, Box::new(unit), traits)
@@ -301,6 +333,24 @@ impl Files {
     fn bitcode_symbols(&self, _member: &ObjectBuffer) -> Result<Vec<Box<str>>, JitError> {
         Ok(Vec::new())
     }
+}
+
+/// Stubs for the functions of an object that can be linked when one of them is called.
+fn stubs_of(object: &ObjectBuffer) -> Result<Option<FileStubs>, JitError> {
+    let interface = ObjectInterface::read(object)?;
+    // One that holds addresses in 32 bits is placed by what it refers to.
+    let is_placed = CloseReferences::read(object).needs_low_addresses;
+    if is_placed || !interface.is_passive() || allocates(interface.defined.iter().map(|symbol| symbol.name)) {
+        return Ok(None);
+    }
+    let stubs = FileStubs::of_object(object, &interface);
+    Ok(Some(stubs).filter(|stubs| !stubs.is_empty()))
+}
+
+/// Whether there are functions that the engine itself calls when it compiles: what replaces these must be there before.
+fn allocates<'n>(mut names: impl Iterator<Item = &'n str>) -> bool {
+    let own: HashSet<&str> = allocation::function_names().collect();
+    names.any(|name| own.contains(name))
 }
 
 impl fmt::Debug for Files {

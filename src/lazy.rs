@@ -7,6 +7,17 @@ use uruk_core::{
 
 use crate::{Jit, JitError, Scope};
 
+/// What is compiled when a function is first called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnCall {
+    /// Of LLVM IR the function alone; of an object the whole file, since its functions cannot be told apart.
+    #[default]
+    Function,
+    /// The whole file that it is in. Functions of one file are inlined into each other, and call each other directly.
+    Module,
+}
+
 /// A function and the symbol that is its body: `"f"` has a body of its own name, `("f", "f$2")` has `f$2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LazyName<'n> {

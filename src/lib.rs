@@ -90,7 +90,7 @@ pub use function::FunctionPointer;
 pub use guard::{Guard, GuardedFunction, PendingReclaim};
 pub use handle::Function;
 pub use jit::Jit;
-pub use lazy::LazyName;
+pub use lazy::{LazyName, OnCall};
 pub use scope::Scope;
 pub use unmapping::Unmapping;
 pub use uruk_core::{OwnedTracker, RemovalPolicy};

@@ -2,25 +2,27 @@
 //!
 //! ```text
 //!  push                           flush, retire                         the thread
-//!    lock: retired? write it        lock: all written? else wait          lock: nothing queued? wait, or end
-//!    else queue it ─ notify         lock: retired ─ notify ─ join         take what there is ─ write it
-//!                                                                         lock: nothing is being written ─ notify
+//!    lock: queue it                 lock: all written? else wait,         lock: retiring? end
+//!    a thread? notify                 or write if there is no thread      nothing queued? wait
+//!    else, if it is much, flush     lock: retiring ─ notify ─ join        take what there is ─ write it
+//!                                   lock: retired ─ notify ─ flush        lock: nothing is being written ─ notify
 //! ```
 //!
 //! What runs is the file of the pipeline itself, with numbers for entries.
 //!
 //! Proven, in every order with at most three preemptions: what was pushed before a flush is written when that returns; what is pushed
-//! beside a retirement is written once, by the thread or by who pushes it; the thread ends.
+//! beside a retirement is written once, by the thread, by who retires it or by who flushes; the thread ends.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `write_behind::flushes_what_was_taken`: a flush looks whether the queue is empty, and not whether the thread writes | `pipeline/src/cache/write_behind.rs` | `what_was_pushed_is_written_when_a_flush_returns` |
-//! | `write_behind::leaves_what_is_queued`: a thread that has retired ends before it looks at the queue | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
+//! | `write_behind::flushes_beside_another`: who writes because there is no thread does not say so | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_after_a_retirement_is_written_by_who_flushes` |
+//! | `write_behind::leaves_what_is_queued`: who has ended the thread does not look at the queue | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
 //! | `write_behind::retires_unheard`: the thread is not told that it has retired | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
 //!
-//! The first two need an order of two threads: the thread is between its lock and its write, or has not run yet.
+//! The first three need an order of two threads: one is between its lock and its write, or has not run yet.
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/cache/write_behind.rs"]
@@ -89,6 +91,29 @@ fn what_was_pushed_is_written_when_a_flush_returns() {
 #[test]
 fn what_is_pushed_beside_a_retirement_is_written() {
     push_beside_another(WriteBehind::retire);
+}
+
+/// ```text
+///  main: retire ─ push 1 ─ flush          another: push 2 ─ flush
+/// ```
+#[test]
+fn what_is_pushed_after_a_retirement_is_written_by_who_flushes() {
+    model_within(PREEMPTIONS, || {
+        let (queue, written) = queue();
+        queue.retire();
+        let push_and_flush = |queue: &WriteBehind<Entry>, written: &Written, entry| {
+            queue.push(Entry(entry));
+            queue.flush();
+            assert!(written.lock().contains(&entry), "it was pushed before");
+        };
+        let other = thread::spawn({
+            let (queue, written) = (queue.clone(), written.clone());
+            move || push_and_flush(&queue, &written, 2)
+        });
+        push_and_flush(&queue, &written, 1);
+        other.join().expect("no panic");
+        assert_eq!(sorted(&written), [1, 2]);
+    });
 }
 
 loom_tests::catches_its_weakenings!();

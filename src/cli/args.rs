@@ -6,6 +6,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use uruk::OnCall;
 use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
 
@@ -77,6 +78,24 @@ pub(crate) struct OptArgs {
     /// Where the module goes: bitcode if the name ends in .bc, text otherwise [default: text, to standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// What `--lazy` compiles at a time.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LazyArg {
+    /// The function that is called.
+    Function,
+    /// The module that it is in.
+    Module,
+}
+
+impl From<LazyArg> for OnCall {
+    fn from(argument: LazyArg) -> Self {
+        match argument {
+            LazyArg::Function => Self::Function,
+            LazyArg::Module => Self::Module,
+        }
+    }
 }
 
 /// `uruk repl`.
@@ -160,13 +179,20 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "default|none|STRING", default_value = "default")]
     pub(crate) passes: String,
 
-    /// Compile each function when it is first called, by itself, on the thread that calls it.
+    /// Compile each function when it is first called, on the thread that calls it: by itself, or with the whole module that it is in.
     ///
-    /// The program starts sooner, and what is never called is never compiled. Without inlining between functions it runs more slowly. A
-    /// function that cannot be compiled ends the program when it is called. Undefined symbols are refused at start, as ever. Objects and
-    /// archives of objects are linked as ever.
-    #[arg(long, conflicts_with_all = ["partition", "parts"])]
-    pub(crate) lazy: bool,
+    /// The program starts sooner, and what is never called is never compiled. By itself, without inlining between functions, a function
+    /// runs more slowly. One that cannot be compiled ends the program when it is called. Undefined symbols are refused at start, as ever.
+    /// An object, or a member of an archive, is linked when one of its functions is called, unless it does something at start.
+    #[arg(
+        long,
+        value_name = "function|module",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "function",
+        conflicts_with_all = ["partition", "parts"],
+    )]
+    pub(crate) lazy: Option<LazyArg>,
 
     /// Compile each function when it is first called, without optimizing it; and again in the background, at the level of -O, if it is
     /// called often.

@@ -21,7 +21,7 @@ use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::pipeline::runtime::tls;
 use uruk::pipeline::tiers::{CallCounting, Tiers};
-use uruk::{CacheOptions, Jit, JitError};
+use uruk::{CacheOptions, Jit, JitError, OnCall};
 
 use super::args::{CacheModeArg, RunArgs};
 use super::cache;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     observers.leave_terminal();
     let (jit, entry) = linked?;
     dispatcher.retire();
-    store_what_was_compiled(jit, &observers, args);
+    store_what_was_compiled(jit, &observers, args)?;
     give_back_free_memory();
 
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
@@ -172,19 +172,32 @@ fn end_tiers_with_the_program(jit: &'static Jit, observers: &Arc<Observers>) -> 
     Ok(())
 }
 
-/// Ends the cache's thread: what is compiled from here on is stored at once. That something could not be stored is no error.
-fn store_what_was_compiled(jit: &Jit, observers: &Observers, args: &RunArgs) {
+/// Ends the cache's thread: what is compiled from here on is stored many at a time, and at the end. That something could not be stored is
+/// no error.
+fn store_what_was_compiled(
+    jit: &'static Jit,
+    observers: &Arc<Observers>,
+    args: &RunArgs,
+) -> Result<(), RunError> {
     jit.retire_cache();
-    let Some(disk) = jit.disk_cache() else { return };
-    if let Some(failure) = disk.failure() {
+    let Some(disk) = jit.disk_cache() else { return Ok(()) };
+    let (observers, is_verbose) = (observers.clone(), args.verbose > 0);
+    let note_failure = move || {
+        let Some(failure) = disk.failure() else { return };
         let failed = disk.pack().stats().failed_writes;
         let what =
             format!("{failed} entries could not be stored in {}: {failure}", disk.pack().path().display());
-        if args.verbose > 0 {
+        if is_verbose {
             verbose::say(&what);
         }
         observers.note_unstored(what);
-    }
+    };
+    note_failure();
+    on_exit(move |_| {
+        jit.flush_cache();
+        note_failure();
+    })?;
+    Ok(())
 }
 
 /// What the builder is told of the cache, if one is wanted.
@@ -285,7 +298,8 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
-    let mut builder = builder.owns_process(true).partition(partition(args)).compile_on_call(args.lazy);
+    let mut builder =
+        builder.owns_process(true).partition(partition(args)).compile_on_call(args.lazy.map(OnCall::from));
     if args.tiered {
         let delay = Duration::from_millis(args.tier_delay.into());
         builder = builder.tiers(CallCounting::new().with_threshold(args.tier_threshold).with_quiet(delay));

@@ -16,6 +16,8 @@ mod lazy;
 mod meanings;
 #[cfg(feature = "llvm")]
 mod on_call;
+#[cfg(feature = "llvm")]
+mod on_call_files;
 mod plugins;
 mod redefine;
 mod reload;

@@ -2,14 +2,14 @@
 
 use uruk::core::{FnUnit, SymbolFlags};
 use uruk::pipeline::ir::OptimizationLevel;
-use uruk::{Function, FunctionPointer, Jit, JitBuilder, JitError};
+use uruk::{Function, FunctionPointer, Jit, JitBuilder, JitError, OnCall};
 
 use crate::support::{alone, cpp, engine, is_alone};
 
 type Answer = extern "C" fn() -> i32;
 
 fn builder() -> JitBuilder {
-    Jit::builder().threads(1).compile_on_call(true)
+    Jit::builder().threads(1).compile_on_call(OnCall::Function)
 }
 
 fn with_text(builder: JitBuilder, text: &str) -> Jit {

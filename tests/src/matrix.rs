@@ -19,6 +19,8 @@
 //! | bitcode-O2 | `-O2 -j1 --lazy` | the same, optimized by themselves |
 //! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
 //!
+//! A few programs are run with `--lazy=module`, and objects with `--lazy`, besides (`programs_lazy_files.rs`).
+//!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
 //! files need no flags, the sources. `URUK_VARIANTS=lazy` runs those alone that have
 //! this in their names. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
@@ -58,8 +60,10 @@ pub enum Compiles {
     Late,
     /// Modules, in three parts.
     Early,
-    /// Functions, when they are called.
+    /// Functions, when they are called; of objects, whole files.
     Lazy,
+    /// Modules, when a function of theirs is called.
+    LazyModule,
     /// The same, and again at their second call.
     Tiered,
 }
@@ -74,6 +78,7 @@ impl Compiles {
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
+            Self::LazyModule => &["--lazy=module"],
             Self::Tiered => &["--tiered", "--tier-threshold=2", "--tier-delay=0"],
         }
     }
@@ -95,6 +100,16 @@ const DEFAULT: [Variant; 13] = [
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Tiered },
 ];
 
+/// Files that are compiled or linked when a function of theirs is called. Most programs have one file, so this is not for all.
+const LAZY_FILES: [Variant; 6] = [
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 1, compiles: Compiles::LazyModule },
+    Variant { form: Form::Mixed, level: 2, jobs: 1, compiles: Compiles::LazyModule },
+    Variant { form: Form::Pic, level: 2, jobs: 1, compiles: Compiles::Lazy },
+    Variant { form: Form::Fixed, level: 2, jobs: 1, compiles: Compiles::Lazy },
+    Variant { form: Form::Large, level: 2, jobs: 1, compiles: Compiles::Lazy },
+    Variant { form: Form::Archive, level: 2, jobs: 1, compiles: Compiles::Lazy },
+];
+
 impl Program {
     /// Checks the program in the whole matrix.
     ///
@@ -110,6 +125,15 @@ impl Program {
     /// With a report of every variant that is wrong.
     pub fn check_forms(&self, wanted: impl Fn(Form) -> bool) {
         let variants: Vec<_> = self.variants().into_iter().filter(|variant| wanted(variant.form)).collect();
+        self.check_variants(&variants);
+    }
+
+    /// Checks the program with files that are compiled or linked when they are called.
+    ///
+    /// # Panics
+    /// With a report of every variant that is wrong.
+    pub fn check_lazy_files(&self) {
+        let variants: Vec<_> = LAZY_FILES.into_iter().filter(|variant| self.can_be(variant.form)).collect();
         self.check_variants(&variants);
     }
 
@@ -148,7 +172,7 @@ impl Program {
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
         let is_skipped = |variant: &Variant| {
-            matches!(variant.compiles, Compiles::Lazy | Compiles::Tiered)
+            matches!(variant.compiles, Compiles::Lazy | Compiles::LazyModule | Compiles::Tiered)
                 && self.skipped.iter().any(|(name, _)| name == LAZY)
         };
         let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);

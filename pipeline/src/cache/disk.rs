@@ -2,10 +2,14 @@
 //!
 //! The thread that writes may have anything locked when the process forks. So a child opens the files anew, and leaves what its
 //! parent has of them alone.
+//!
+//! Who [retires](ObjectCache::retire) the cache may let code run that closes every descriptor it did not open. So what is written from then on is
+//! written through descriptors of its own, and none that is open then is ever closed here: another file may have its number.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
+use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 
 use super::pack::{Access, CacheOpenError, Pack, PackLimits, WriteError};
@@ -13,11 +17,13 @@ use super::range_lock::RangeLock;
 use super::write_behind::{Home, Job, WriteBehind};
 use super::{Claim, Key, Miss, ObjectCache};
 use crate::object::ObjectBuffer;
+use crate::runtime::tls::SignalsBlocked;
 
 /// The cache in a directory.
 ///
 /// # Concurrency
-/// Callable from any thread. Entries are written on a thread of the cache's own, which [`retire`](ObjectCache::retire) ends.
+/// Callable from any thread. Entries are written on a thread of the cache's own, which [`retire`](ObjectCache::retire) ends. Later ones are
+/// written many at a time by who puts them, and when the cache is flushed or dropped.
 #[derive(Debug)]
 pub struct DiskCache {
     own: Files,
@@ -32,6 +38,7 @@ pub struct DiskCache {
 struct Files {
     pack: Arc<Pack>,
     trouble: Arc<Trouble>,
+    is_retired: Arc<AtomicBool>,
 }
 
 /// What is to be written. Others may make it again once it is.
@@ -138,11 +145,16 @@ impl ObjectCache for DiskCache {
     }
 
     fn flush(&self) {
+        // A handler that calls a function for the first time would wait for what it has interrupted.
+        let _signals = SignalsBlocked::now();
         self.writer.flush();
     }
 
     fn retire(&self) {
         self.writer.retire();
+        self.own.pack.freeze();
+        // ordering[cache-retires]: Release. What follows the retirement in another thread finds it.
+        self.own.is_retired.store(true, Ordering::Release);
     }
 }
 
@@ -154,16 +166,22 @@ impl Job for Write {
 
 impl Files {
     fn of(pack: Arc<Pack>) -> Self {
-        Self { pack, trouble: Arc::default() }
+        Self { pack, trouble: Arc::default(), is_retired: Arc::default() }
     }
 
     /// Writes entries, and lets their claims go. The first failure after a success is told; the others are counted.
     fn write(&self, jobs: Vec<Write>) {
-        let Self { pack, trouble } = self;
+        let Self { pack, trouble, is_retired } = self;
         let entries: Vec<_> = jobs.iter().map(|job| (job.key, job.object.bytes())).collect();
         // Who holds the lock and does not go on has been waited for once.
         let impatient = *trouble.failure.lock() == Some(WriteError::Busy);
-        let failure = pack.put_all(&entries, impatient).err();
+        // ordering[cache-retires]: Acquire.
+        let written = if is_retired.load(Ordering::Acquire) {
+            pack.put_all_anew(&entries, impatient)
+        } else {
+            pack.put_all(&entries, impatient)
+        };
+        let failure = written.err();
         let before = std::mem::replace(&mut *trouble.failure.lock(), failure.clone());
         if let (None, Some(error)) = (before, failure) {
             tracing::warn!(cache = %pack.path().display(), %error, "the cache could not be written");

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  push ─▶ room in the queue, and a thread: queued ─▶ the thread takes what there is ─▶ written
-//!      └─▶ none: written by who pushes
+//!      ├─▶ no thread any more: queued ─▶ much is queued, or somebody flushes ─▶ written by him
+//!      └─▶ no room: written by who pushes
 //! ```
 //!
 //! **Architecture Invariant:** what was pushed before a flush is written, or has failed, when the flush returns. After `retire` there is
@@ -16,6 +17,9 @@ use uruk_core::sync::{Arc, Condvar, Mutex, Process, weakened};
 
 /// How many bytes wait at most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+/// How many bytes wait at most for somebody who flushes, once there is no thread.
+const LATE_BYTES_MAX: usize = 256 << 10;
 
 /// How much is written at once at most, unless it is one job.
 const BATCH_JOBS_MAX: usize = 256;
@@ -73,6 +77,9 @@ struct Queue<J> {
 enum Writer {
     NotStarted,
     Runs(JoinHandle<()>),
+    /// It takes nothing any more, and may be writing.
+    Retiring,
+    /// There is none. Who flushes writes.
     Retired,
 }
 
@@ -88,39 +95,55 @@ impl<J: Job> WriteBehind<J> {
         Self { shared: Arc::new(shared), home: Home::here() }
     }
 
-    /// Writes a job soon; at once, if the queue is full or there is no thread to do it.
+    /// Writes a job soon; at once, if the queue is full. If there is no thread to do it, many are written together.
     pub(super) fn push(&self, job: J) {
         if let Some(job) = self.queue(job) {
             (self.shared.write)(vec![job]);
         }
     }
 
-    /// Waits until everything that was pushed before has been written.
+    /// Waits until everything that was pushed before has been written; writes it here if there is no thread.
     pub(super) fn flush(&self) {
         if self.is_elsewhere() {
             return;
         }
         let mut queue = self.shared.queue.lock();
-        let is_written = |queue: &Queue<J>| {
-            queue.jobs.is_empty() && (!queue.is_writing || weakened("write_behind::flushes_what_was_taken"))
-        };
-        while !is_written(&queue) {
-            queue = self.shared.idle.wait(queue);
+        loop {
+            let writes = queue.is_writing && !weakened("write_behind::flushes_what_was_taken");
+            if queue.jobs.is_empty() && !writes {
+                return;
+            }
+            if matches!(queue.writer, Writer::Retired) && !queue.is_writing {
+                let jobs = queue.take_batch();
+                queue.is_writing = !weakened("write_behind::flushes_beside_another");
+                drop(queue);
+                self.shared.write_batch(jobs);
+                queue = self.shared.queue.lock();
+            } else {
+                queue = self.shared.idle.wait(queue);
+            }
         }
     }
 
-    /// Writes everything and ends the thread. What is pushed later is written by who pushes it.
+    /// Ends the thread, and writes what it has left.
     pub(super) fn retire(&self) {
         if self.is_elsewhere() {
             return;
         }
-        let writer = mem::replace(&mut self.shared.queue.lock().writer, Writer::Retired);
+        let mut queue = self.shared.queue.lock();
+        let writer = mem::replace(&mut queue.writer, Writer::Retiring);
+        drop(queue);
         if !weakened("write_behind::retires_unheard") {
             self.shared.work.notify_all();
         }
         if let Writer::Runs(thread) = writer {
             // It has caught the panics of what it wrote.
             let _ = thread.join();
+        }
+        self.shared.queue.lock().writer = Writer::Retired;
+        self.shared.idle.notify_all();
+        if !weakened("write_behind::leaves_what_is_queued") {
+            self.flush();
         }
     }
 
@@ -130,13 +153,18 @@ impl<J: Job> WriteBehind<J> {
             return Some(job);
         }
         let mut queue = self.shared.queue.lock();
-        if queue.bytes + job.size_bytes() > QUEUE_BYTES_MAX || !self.has_thread(&mut queue) {
+        if queue.bytes + job.size_bytes() > QUEUE_BYTES_MAX {
             return Some(job);
         }
         queue.bytes += job.size_bytes();
         queue.jobs.push_back(job);
+        let (has_thread, is_much) = (self.has_thread(&mut queue), queue.bytes > LATE_BYTES_MAX);
         drop(queue);
-        self.shared.work.notify_one();
+        if has_thread {
+            self.shared.work.notify_one();
+        } else if is_much {
+            self.flush();
+        }
         None
     }
 
@@ -160,36 +188,47 @@ impl<J: Job> WriteBehind<J> {
 impl<J: Job> Shared<J> {
     fn run(&self) {
         while let Some(jobs) = self.next() {
-            // Whoever watches the events of a write may panic; the next write is none of its business.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.write)(jobs)));
-            self.queue.lock().is_writing = false;
-            self.idle.notify_all();
+            self.write_batch(jobs);
         }
     }
 
-    /// Waits for jobs; none once it has retired and all are written.
+    /// Writes what was taken.
+    fn write_batch(&self, jobs: Vec<J>) {
+        // Whoever watches the events of a write may panic; the next write is none of its business.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.write)(jobs)));
+        self.queue.lock().is_writing = false;
+        self.idle.notify_all();
+    }
+
+    /// Waits for jobs; none once it is to end.
     fn next(&self) -> Option<Vec<J>> {
         let mut queue = self.queue.lock();
-        if weakened("write_behind::leaves_what_is_queued") && matches!(queue.writer, Writer::Retired) {
-            return None;
-        }
-        while queue.jobs.is_empty() {
-            if matches!(queue.writer, Writer::Retired) {
+        loop {
+            if matches!(queue.writer, Writer::Retiring) {
                 return None;
+            }
+            if !queue.jobs.is_empty() {
+                return Some(queue.take_batch());
             }
             queue = self.work.wait(queue);
         }
+    }
+}
+
+impl<J: Job> Queue<J> {
+    /// Takes as much as is written at once. Nobody else writes.
+    fn take_batch(&mut self) -> Vec<J> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         while jobs.len() < BATCH_JOBS_MAX
             && bytes < BATCH_BYTES_MAX
-            && let Some(job) = queue.jobs.pop_front()
+            && let Some(job) = self.jobs.pop_front()
         {
             bytes += job.size_bytes();
             jobs.push(job);
         }
-        queue.bytes -= bytes;
-        queue.is_writing = true;
-        Some(jobs)
+        self.bytes -= bytes;
+        self.is_writing = true;
+        jobs
     }
 }
 

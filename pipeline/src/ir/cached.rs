@@ -25,7 +25,7 @@ use super::symbols::ModuleInterface;
 use super::target::TargetOptions;
 use crate::cache::{
     CacheEvent, CacheMode, CompileCache, CompileCacheStats, Counter, EntryKind, InterfaceIngredients, Key,
-    Miss, ObjectCache as _, ObjectIngredients, Origin,
+    KeyBuilder, Miss, ObjectCache as _, ObjectIngredients, Origin,
 };
 use crate::object::{FileKind, ObjectBuffer};
 
@@ -282,9 +282,35 @@ impl IrCache {
         is_early.then(|| {
             let nothing = self.source_key(&ObjectBuffer::new("nothing", Vec::new()));
             let options = object_key(compiler, verified, nothing, &mut [], &mut []);
-            let (store, counts) = (self.store.clone(), self.counts.parts.clone());
-            PartCache { store, options, counts, observer: self.observer.clone() }
+            self.parts_of(options)
         })
+    }
+
+    fn parts_of(&self, options: Key) -> PartCache {
+        let Self { store, mode, observer, counts, .. } = self;
+        let (store, counts, observer) = (store.clone(), counts.parts.clone(), observer.clone());
+        PartCache { store, mode: *mode, options, counts, observer }
+    }
+
+    /// Where functions of `module` are looked for that `compiler` compiles one at a time; if it `inlines`, with copies of those they call.
+    pub(super) fn functions(
+        &self,
+        compiler: &IrCompiler,
+        verified: bool,
+        module: &ObjectBuffer,
+        inlines: bool,
+    ) -> PartCache {
+        let mut key = KeyBuilder::new("functions");
+        let whole = object_key(compiler, verified, self.source_key(module), &mut [], &mut []);
+        key.bytes("module", whole.as_bytes()).number("inlines", inlines.into());
+        self.parts_of(key.finish())
+    }
+
+    /// The key of the interface of what is left of a module whose functions are compiled one at a time.
+    pub(super) fn data_key(&self, module: &ObjectBuffer) -> Key {
+        let mut key = KeyBuilder::new("data");
+        key.bytes("module", self.source_key(module).as_bytes());
+        key.finish()
     }
 
     fn may_compile(&self, module: &Arc<str>, kind: EntryKind, why: &Miss) -> Result<(), CompileError> {

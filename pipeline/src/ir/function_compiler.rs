@@ -1,9 +1,11 @@
 //! Compiles functions of one module at one level, each by itself, on as many threads as call it.
 
-use uruk_core::sync::Mutex;
+use uruk_core::sync::{Arc, Mutex, Process};
 
+use super::cached::IrCache;
 use super::compile::IrCompiler;
 use super::error::CompileError;
+use super::part_cache::PartCache;
 use super::shell::Shell;
 use crate::object::ObjectBuffer;
 use crate::tiers::{FunctionShape, Tier};
@@ -16,13 +18,31 @@ pub(super) struct FunctionCompiler {
     compiler: IrCompiler,
     tier: Tier,
     verified: bool,
+    /// Where to look first, and the process that may: a child of it could find a lock taken by a thread that it does not have.
+    cache: Option<(PartCache, Process)>,
     /// Tried, never waited for: somebody may have had it when the process forked.
     shells: Mutex<Vec<Shell>>,
 }
 
 impl FunctionCompiler {
     pub(super) fn new(compiler: IrCompiler, tier: Tier, verified: bool) -> Self {
-        Self { compiler, tier, verified, shells: Mutex::new(Vec::new()) }
+        Self { compiler, tier, verified, cache: None, shells: Mutex::new(Vec::new()) }
+    }
+
+    /// The same, looking for functions of `source` in `cache` before they are compiled.
+    pub(super) fn with_cache(self, cache: Option<&IrCache>, source: &ObjectBuffer) -> Self {
+        let Self { compiler, tier, verified, .. } = &self;
+        let functions = cache.map(|cache| cache.functions(compiler, *verified, source, *tier == Tier::Upper));
+        Self { cache: functions.map(|functions| (functions, Process::current())), ..self }
+    }
+
+    fn cache(&self) -> Option<&PartCache> {
+        self.cache.as_ref().filter(|(_, process)| *process == Process::current()).map(|(cache, _)| cache)
+    }
+
+    /// Whether the function need probably not be compiled.
+    pub(super) fn has(&self, function: u32) -> bool {
+        self.cache().is_some_and(|cache| cache.has_function(function))
     }
 
     pub(super) fn compiler(&self) -> &IrCompiler {
@@ -35,14 +55,33 @@ impl FunctionCompiler {
 
     /// What the function looks like.
     pub(super) fn shape(&self, source: &ObjectBuffer, function: u32) -> Result<FunctionShape, CompileError> {
-        let shell = self.lend(source, function)?;
-        let shape = shell.shape(function)?;
-        self.keep(shell);
-        Ok(shape)
+        let read = || {
+            let shell = self.lend(source, function)?;
+            let shape = shell.shape(function)?;
+            self.keep(shell);
+            Ok(shape)
+        };
+        match self.cache() {
+            Some(cache) => cache.shape(function, read),
+            None => read(),
+        }
     }
 
     /// An object of the function, of this name in messages.
     pub(super) fn compile(
+        &self,
+        source: &ObjectBuffer,
+        function: u32,
+        name: &Arc<str>,
+    ) -> Result<ObjectBuffer, CompileError> {
+        let compile = || self.compile_anew(source, function, name);
+        match self.cache() {
+            Some(cache) => cache.function(function, name, compile),
+            None => compile(),
+        }
+    }
+
+    fn compile_anew(
         &self,
         source: &ObjectBuffer,
         function: u32,

@@ -8,6 +8,7 @@ use uruk_core::{MaterializationResponsibility, SharedError};
 use super::linker_info::{LinkerInfo, MeaningLayer};
 use super::{CompileError, IrCache, IrCompiler, ModuleInterface, PendingModule, ThreadSafeModule};
 use crate::layer::{IrLayer, ObjectLayer};
+use crate::lazy::{FileLayer, FileStubs};
 use crate::link::ObjectLinkingLayer;
 use crate::object::ObjectBuffer;
 
@@ -64,6 +65,12 @@ impl IrCompileLayer {
     #[must_use]
     pub fn with_meanings(&self, objects: ObjectLinkingLayer, info: Arc<LinkerInfo>) -> Self {
         Self { below: Arc::new(MeaningLayer { layer: objects, info }), ..self.clone() }
+    }
+
+    /// The same compiler and cache for a module whose functions are behind `stubs`. `objects` links it.
+    #[must_use]
+    pub fn behind(&self, objects: ObjectLinkingLayer, stubs: Arc<FileStubs>) -> Self {
+        Self { below: Arc::new(FileLayer::new(objects, stubs)), ..self.clone() }
     }
 
     /// What modules are compiled with.

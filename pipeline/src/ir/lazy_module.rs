@@ -33,12 +33,15 @@ use uruk_core::{
 };
 
 use super::better_bodies::BetterBodies;
+use super::cached::IrCache;
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::symbol_bits;
 use super::function_compiler::FunctionCompiler;
 use super::module::ThreadSafeModule;
+use super::outline::{Kind, Outline, OutlinedValue};
 use super::partition::Partition;
+use super::pending::PendingModule;
 use super::shell::Shell;
 use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
@@ -51,16 +54,6 @@ use crate::tiers::{FirstTier, Tier, Tiers};
 
 /// `functions.cpp` has the same.
 const BODY_PREFIX: &str = "uruk.body.";
-
-/// What becomes of a value of a module; `functions.cpp` has the same list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Elsewhere,
-    OnCall,
-    InData,
-    WithFunction,
-    OtherName,
-}
 
 /// A module of bitcode, of which functions are compiled when they are first called.
 ///
@@ -75,6 +68,7 @@ pub struct LazyModule {
 struct Inner {
     source: ObjectBuffer,
     compiler: FunctionCompiler,
+    cache: Option<Arc<IrCache>>,
     layer: ObjectLinkingLayer,
     verified: bool,
     interface: ModuleInterface,
@@ -94,25 +88,6 @@ struct Upper {
 const BELOW: u8 = 1;
 const BELOW_FOR_SHORT: u8 = 2;
 
-/// What a module's values become.
-#[derive(Debug, Default)]
-pub(super) struct Outline {
-    pub(super) values: Vec<OutlinedValue>,
-    /// What is local to the module and known to several parts of it.
-    pub(super) locals: HashSet<Box<str>>,
-    /// Functions whose blocks data refers to. They cannot be compiled twice.
-    pub(super) with_tables: HashSet<u32>,
-}
-
-#[derive(Debug)]
-pub(super) struct OutlinedValue {
-    pub(super) name: Box<str>,
-    pub(super) kind: Kind,
-    /// The number of the function that it belongs to.
-    pub(super) of: u32,
-    pub(super) bits: u32,
-}
-
 /// The units of a module, to be defined together.
 #[expect(missing_debug_implementations, reason = "units have none")]
 pub struct LazyUnits {
@@ -126,7 +101,7 @@ pub struct LazyUnits {
 
 impl LazyModule {
     /// Reads `source`, bitcode, without its functions' bodies. Nothing if the module has to be compiled as a whole: it has assembly of its
-    /// own, or sections that lie beside those of other files.
+    /// own, or sections that lie beside those of other files. What is in `cache` is not compiled.
     ///
     /// # Errors
     /// As [`ModuleInterface::of_bitcode`]. Damage in the body of a function fails that function when it is called.
@@ -138,6 +113,7 @@ impl LazyModule {
         compiler: &IrCompiler,
         layer: ObjectLinkingLayer,
         verified: bool,
+        cache: Option<&Arc<IrCache>>,
     ) -> Result<Option<Self>, CompileError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let shell = Shell::read(source, compiler)?;
@@ -153,8 +129,10 @@ impl LazyModule {
         interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
         let compiler = FunctionCompiler::new(compiler, Tier::Lower, verified);
+        let compiler = compiler.with_cache(cache.map(|cache| &**cache), &source);
         compiler.keep(shell);
-        let inner = Inner { source, compiler, layer, verified, interface, outline, title };
+        let cache = cache.cloned();
+        let inner = Inner { source, compiler, cache, layer, verified, interface, outline, title };
         Ok(Some(Self { inner: Arc::new(inner), upper: None }))
     }
 
@@ -163,9 +141,19 @@ impl LazyModule {
     #[must_use]
     pub fn with_tiers(self, upper: &IrCompiler, tiers: Tiers) -> Self {
         let compiler = upper.clone().with_partition(Partition::default());
-        let compiler = FunctionCompiler::new(compiler, Tier::Upper, self.inner.verified);
+        let Inner { source, cache, verified, .. } = &*self.inner;
+        let compiler = FunctionCompiler::new(compiler, Tier::Upper, *verified);
+        let compiler = compiler.with_cache(cache.as_deref(), source);
         let began_below = self.inner.outline.values.iter().map(|_| AtomicU8::new(0)).collect();
         Self { upper: Some(Arc::new(Upper { compiler, tiers, began_below })), ..self }
+    }
+
+    pub(super) fn source(&self) -> &ObjectBuffer {
+        &self.inner.source
+    }
+
+    pub(super) fn outline(&self) -> &Outline {
+        &self.inner.outline
     }
 
     /// What the module calls itself in messages.
@@ -335,14 +323,15 @@ impl LazyModule {
     /// An object of a function: that is called for the first time, or after so many attempts in the upper tier.
     fn compile(&self, function: u32, attempt: u32) -> Result<ObjectBuffer, CompileError> {
         let Inner { source, compiler, outline, .. } = &*self.inner;
-        let name = format!("{}: {}", self.name(), outline.values[function as usize].name);
+        let name = format!("{}: {}", self.name(), outline.values[function as usize].name).into();
         let Some(Upper { compiler: upper, tiers, began_below }) = self.upper.as_deref() else {
             return compiler.compile(source, function, &name);
         };
         if attempt > 0 {
             return upper.compile(source, function, &name);
         }
-        let first = if !tiers.is_on() || outline.with_tables.contains(&function) {
+        let only_upper = !tiers.is_on() || outline.with_tables.contains(&function) || upper.has(function);
+        let first = if only_upper {
             FirstTier::Upper
         } else {
             tiers.policy().first(compiler.shape(source, function)?)
@@ -367,7 +356,11 @@ impl LazyModule {
             name => name,
         };
         match compiled {
-            Ok(object) => self.inner.layer.emit_named(responsibility, &object, &name_in_program, &|_| None),
+            Ok(object) => {
+                self.inner
+                    .layer
+                    .emit_changed(responsibility, &object, |graph| graph.rename(&name_in_program));
+            }
             Err(error) => responsibility.fail(Arc::new(error)),
         }
     }
@@ -376,12 +369,6 @@ impl LazyModule {
 impl fmt::Debug for LazyModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LazyModule").field(&self.inner.title).finish()
-    }
-}
-
-impl OutlinedValue {
-    fn is_local(&self) -> bool {
-        self.bits & symbol_bits::LOCAL != 0
     }
 }
 
@@ -428,5 +415,15 @@ struct LazyLayer(LazyModule);
 impl IrLayer for LazyLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
         self.0.emit(responsibility, self.0.inner.compiler.compiler().compile(module), 0);
+    }
+
+    fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
+        let Inner { compiler, cache, .. } = &*self.0.inner;
+        let compiler = compiler.compiler();
+        let compiled = match cache {
+            Some(cache) => cache.object(compiler, pending, responsibility.session()),
+            None => pending.prepare().and_then(|module| compiler.compile(module)),
+        };
+        self.0.emit(responsibility, compiled, 0);
     }
 }

@@ -137,6 +137,8 @@ impl ObjectLayer for MeaningLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
         let Self { layer, info } = self;
         let address = |name: &str| info.address(name);
-        layer.emit_named(responsibility, &object, &|name| info.name_in_program(name), &address);
+        layer.emit_changed(responsibility, &object, |graph| {
+            graph.place(&address).rename(&|name| info.name_in_program(name))
+        });
     }
 }

@@ -32,6 +32,7 @@ mod machines;
 mod module;
 mod normalize;
 mod optimize;
+mod outline;
 mod part_cache;
 mod partition;
 mod pending;
@@ -44,6 +45,7 @@ mod symbols;
 mod target;
 mod target_machine;
 mod unit;
+mod whole_file;
 
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
 pub use inkwell;

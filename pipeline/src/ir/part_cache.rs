@@ -1,4 +1,4 @@
-//! [`PartCache`]: the objects of parts of modules, by what each part holds.
+//! [`PartCache`]: the objects of parts of modules, by what each part holds; and of single functions, by their module and number.
 //!
 //! A module that was edited has a key of its own, and its object is not found. Most parts of it are as they were: these are found here.
 
@@ -7,8 +7,11 @@ use std::sync::Arc;
 use super::cached::{CacheObserver, tell};
 use super::error::CompileError;
 use super::module::LockedModule;
-use crate::cache::{CacheEvent, CompileCache, Counter, EntryKind, Key, KeyBuilder, Miss, ObjectCache as _};
+use crate::cache::{
+    CacheEvent, CacheMode, CompileCache, Counter, EntryKind, Key, KeyBuilder, Miss, ObjectCache as _,
+};
 use crate::object::ObjectBuffer;
+use crate::tiers::FunctionShape;
 
 /// How many parts were found, and how many not.
 #[derive(Debug, Default)]
@@ -20,7 +23,8 @@ pub(super) struct PartCounts {
 /// Where those who compile parts look before they do.
 pub(super) struct PartCache {
     pub(super) store: Arc<CompileCache>,
-    /// The key of an object that is made of nothing: of machine, compiler, options and passes.
+    pub(super) mode: CacheMode,
+    /// The key of an object that is made of nothing: of machine, compiler, options and passes. Where functions are asked for, of their module.
     pub(super) options: Key,
     pub(super) counts: Arc<PartCounts>,
     pub(super) observer: Option<Arc<CacheObserver>>,
@@ -35,21 +39,73 @@ impl PartCache {
         part: &LockedModule<'_>,
         compile: impl FnOnce() -> Result<ObjectBuffer, CompileError>,
     ) -> Result<ObjectBuffer, CompileError> {
-        let key = self.key(part)?;
-        let found = self.store.get(&key);
-        let outcome = found.as_ref().map(|_| ()).map_err(Miss::clone);
-        tell(
-            self.observer.as_deref(),
-            &CacheEvent::new(part.name().clone(), EntryKind::Part, Some(key), outcome),
-        );
-        if let Ok(object) = found {
-            self.counts.hits.add(1);
-            return Ok(object.renamed(part.name().clone()));
+        self.object_of(&self.key(part)?, part.name(), compile)
+    }
+
+    /// The object of the function of this number. `compile` compiles it if there is none.
+    ///
+    /// # Errors
+    /// What that says, or [`CompileError::NotCached`].
+    pub(super) fn function(
+        &self,
+        number: u32,
+        name: &Arc<str>,
+        compile: impl FnOnce() -> Result<ObjectBuffer, CompileError>,
+    ) -> Result<ObjectBuffer, CompileError> {
+        self.object_of(&self.key_of("function", number), name, compile)
+    }
+
+    /// Whether that would probably be found.
+    pub(super) fn has_function(&self, number: u32) -> bool {
+        self.store.contains(&self.key_of("function", number))
+    }
+
+    /// What the function of this number looks like. `read` looks if that is not known.
+    pub(super) fn shape(
+        &self,
+        number: u32,
+        read: impl FnOnce() -> Result<FunctionShape, CompileError>,
+    ) -> Result<FunctionShape, CompileError> {
+        let key = self.key_of("shape", number);
+        let known = self.store.get(&key).ok();
+        if let Some(shape) = known.and_then(|entry| FunctionShape::from_bytes(entry.bytes())) {
+            return Ok(shape);
         }
+        let shape = read()?;
+        self.store.put(&key, &ObjectBuffer::new("the shape of a function", shape.to_bytes()));
+        Ok(shape)
+    }
+
+    fn object_of(
+        &self,
+        key: &Key,
+        name: &Arc<str>,
+        compile: impl FnOnce() -> Result<ObjectBuffer, CompileError>,
+    ) -> Result<ObjectBuffer, CompileError> {
+        let found = self.store.get(key);
+        let outcome = found.as_ref().map(|_| ()).map_err(Miss::clone);
+        tell(self.observer.as_deref(), &CacheEvent::new(name.clone(), EntryKind::Part, Some(*key), outcome));
+        let why = match found {
+            Ok(object) => {
+                self.counts.hits.add(1);
+                return Ok(object.renamed(name.clone()));
+            }
+            Err(why) => why,
+        };
         self.counts.misses.add(1);
+        if self.mode == CacheMode::RequireHit {
+            return Err(CompileError::NotCached { module: name.clone(), kind: EntryKind::Part, why });
+        }
         let object = compile()?;
-        self.store.put(&key, &object);
+        self.store.put(key, &object);
         Ok(object)
+    }
+
+    /// The key of what there is for this `purpose` of a function.
+    fn key_of(&self, purpose: &str, number: u32) -> Key {
+        let mut key = KeyBuilder::new(purpose);
+        key.bytes("options", self.options.as_bytes()).number("function", number.into());
+        key.finish()
     }
 
     /// Bitcode says whatever the object depends on, the name of the source among it. What it borrows from others of its context is

@@ -87,7 +87,7 @@ impl PendingModule {
         match &mut self.source {
             _ if let Some(key) = self.key => Ok(key),
             Source::Unread(source) => Ok(cache.source_key(source)),
-            Source::Data(_) => Err(uncacheable("its functions are compiled when they are called".into())),
+            Source::Data(module) => Ok(cache.data_key(module.source())),
             Source::Module(module) if module.is_bound_to_process() => {
                 Err(uncacheable("it has addresses of this process in it".into()))
             }

@@ -172,8 +172,10 @@ struct Pipeline {
   PassBuilder Builder;
   ModulePassManager Passes;
 
-  Pipeline(LLVMTargetMachineRef T, HostPasses Host, void *Data)
-      : R{Host, Data}, Builder(reinterpret_cast<TargetMachine *>(T), PipelineTuningOptions(), std::nullopt, &Callbacks) {
+  // Noting the names of all passes takes longer than a small module; only who `IsTimed` asks for them.
+  Pipeline(LLVMTargetMachineRef T, HostPasses Host, void *Data, bool IsTimed)
+      : R{Host, Data},
+        Builder(reinterpret_cast<TargetMachine *>(T), PipelineTuningOptions(), std::nullopt, IsTimed ? &Callbacks : nullptr) {
     understandOurs<ModulePassManager>(Builder, &R);
     understandOurs<CGSCCPassManager>(Builder, &R);
     understandOurs<FunctionPassManager>(Builder, &R);
@@ -181,6 +183,9 @@ struct Pipeline {
   }
 
   void run(Module &M, bool IsTimed) {
+    // The first to be registered counts, and the builder may not know of our callbacks.
+    auto Ours = [&] { return PassInstrumentationAnalysis(&Callbacks); };
+    Loops.registerPass(Ours), Functions.registerPass(Ours), Components.registerPass(Ours), Modules.registerPass(Ours);
     Builder.registerLoopAnalyses(Loops);
     Builder.registerFunctionAnalyses(Functions);
     Builder.registerCGSCCAnalyses(Components);
@@ -260,7 +265,7 @@ char *uruk_llvm_run_pipeline(LLVMModuleRef M, LLVMTargetMachineRef T, const char
                              void (*Hear)(void *Data, uint32_t Stage, const char *Pass, size_t Size, uint64_t Nanoseconds,
                                           uint64_t Runs)) {
   // Owned by nobody: if LLVM gives up, this frame is left without a word, and what LLVM was about stays as it is.
-  auto *P = new Pipeline(T, Host, Data);
+  auto *P = new Pipeline(T, Host, Data, Hear != nullptr);
   char *Message = nullptr;
   if (Error Failed = P->Builder.parsePassPipeline(P->Passes, StringRef(Text, Size)))
     Message = LLVMCreateMessage(toString(std::move(Failed)).c_str());

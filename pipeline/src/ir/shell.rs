@@ -9,9 +9,9 @@ use uruk_core::sync::Arc;
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::{self, bytes, symbol_bits, take_message};
-use super::lazy_module::{Kind, Outline, OutlinedValue};
 use super::module::ThreadSafeModule;
 use super::normalize::normalize;
+use super::outline::{Kind, Outline, OutlinedValue};
 use super::read;
 use crate::object::ObjectBuffer;
 use crate::tiers::FunctionShape;
@@ -121,6 +121,8 @@ impl Shell {
         inlines: bool,
     ) -> Result<ThreadSafeModule, CompileError> {
         self.taken.insert(function);
+        let span = tracing::debug_span!("ir.take", unit = name);
+        let _inside = uruk_core::inside(span);
         let locked = self.module.lock()?;
         let take = || {
             let mut message = ptr::null_mut();

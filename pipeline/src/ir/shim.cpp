@@ -146,7 +146,8 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
   if (M.getDirectAccessExternalData()) M.setModuleFlag(Module::Max, "direct-access-external-data", 0u);
   for (GlobalValue &G : M.global_values()) {
     if (G.isThreadLocal() && isa<GlobalVariable>(G)) G.setThreadLocalMode(GlobalValue::GeneralDynamicTLSModel);
-    bool Elsewhere = G.isDeclarationForLinker() || G.isWeakForLinker();
+    // What is called may have a stub elsewhere, which is its address then.
+    bool Elsewhere = G.isDeclarationForLinker() || G.isWeakForLinker() || G.getValueType()->isFunctionTy();
     if (Elsewhere && G.hasDefaultVisibility() && !G.hasLocalLinkage()) G.setDSOLocal(false);
   }
 }

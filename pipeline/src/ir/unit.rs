@@ -22,6 +22,7 @@ use super::symbols::ModuleInterface;
 use super::{JitTargetMachineBuilder, ThreadSafeModule};
 use crate::cache::Key;
 use crate::layer::IrLayer;
+use crate::lazy::FileStubs;
 use crate::object::{
     CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface, references,
 };
@@ -154,6 +155,17 @@ impl IrMaterializationUnit {
         let is_looked_up = |name: &&SymbolName| !info.is_placed(name.as_str());
         *defined = defined.iter().map(in_program).collect();
         *undefined = undefined.iter().filter(is_looked_up).map(in_program).collect();
+        self
+    }
+
+    /// Promises the functions of `stubs` by the names of their bodies: the stubs are what others refer to. Its layer must have the
+    /// [same](super::IrCompileLayer::behind).
+    #[must_use]
+    pub fn behind(mut self, session: &ExecutionSession, stubs: &FileStubs) -> Self {
+        let Self { interface, names_in_module, .. } = &mut self;
+        stubs.rename_bodies(session, interface, |body, name| {
+            names_in_module.insert(body.clone(), name);
+        });
         self
     }
 

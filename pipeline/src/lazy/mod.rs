@@ -25,6 +25,7 @@
 //! removed later leads to what was there, as every call that is linked directly does, until it is led elsewhere.
 
 mod cell;
+mod file;
 mod function;
 mod promotion;
 mod redirect;
@@ -41,6 +42,7 @@ use uruk_core::{
     WithCauses,
 };
 
+pub use self::file::{FileLayer, FileStubs};
 use self::function::{Body, LazyFunction};
 use self::promotion::Improving;
 pub use self::redirect::RedirectError;
@@ -178,6 +180,11 @@ impl LazyCallThroughManager {
     #[doc(alias = "lazyReexports")]
     pub fn lazy_reexports(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
         self.lazy_functions("<lazy reexports>".into(), bodies, functions, None)
+    }
+
+    /// The stubs of a file, whose bodies are defined in `dylib` too. See [`FileStubs`].
+    pub fn lazy_file(&self, dylib: &JitDylib, stubs: &FileStubs) -> Box<dyn MaterializationUnit> {
+        self.lazy_functions(stubs.title().into(), dylib, stubs.aliases(dylib.session()), None)
     }
 
     /// The same under a name for messages. What can be improved is counted.

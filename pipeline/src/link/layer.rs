@@ -133,16 +133,14 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
-    /// Links an object whose names others know better: what they are called in the program, and where they are.
-    #[cfg(feature = "llvm")]
-    pub(crate) fn emit_named(
+    /// Links an object that is changed first: as one whose names others know better.
+    pub(crate) fn emit_changed(
         &self,
         responsibility: MaterializationResponsibility,
         object: &ObjectBuffer,
-        names: &dyn Fn(&str) -> Option<Box<str>>,
-        addresses: &dyn Fn(&str) -> Option<ExecutorAddr>,
+        change: impl for<'g> FnOnce(LinkGraph<'g>) -> Result<LinkGraph<'g>, LinkError>,
     ) {
-        let graph = parts::parse(object).and_then(|graph| graph.place(addresses).rename(names));
+        let graph = parts::parse(object).and_then(change);
         let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
         self.link(vec![responsibility], graph, None);
     }

@@ -23,6 +23,7 @@
 #![doc = include_str!("README.md")]
 
 mod code;
+mod divert;
 mod eh_frame;
 pub mod elf;
 mod error;

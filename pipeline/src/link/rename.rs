@@ -51,7 +51,8 @@ impl LinkGraph<'_> {
     }
 
     /// Has references lead to where `address` says that they do, so that nobody looks them up.
-    pub(super) fn place(mut self, address: &dyn Fn(&str) -> Option<ExecutorAddr>) -> Self {
+    #[cfg(feature = "llvm")]
+    pub(crate) fn place(mut self, address: &dyn Fn(&str) -> Option<ExecutorAddr>) -> Self {
         for index in 0..self.symbols.len() {
             let symbol = &self.symbols[index];
             if symbol.location == Location::Undefined

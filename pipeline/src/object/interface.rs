@@ -39,6 +39,8 @@ pub struct ObjectSymbol<'data> {
     pub flags: SymbolFlags,
     /// How much room it asks for, if it is tentative.
     pub common: Option<CommonExtent>,
+    /// Where its code is, if the object says that it is a function: the section and the offset. Two names of one function have one place.
+    pub code: Option<(usize, u64)>,
     /// Its position in the object's symbol table.
     pub index: usize,
 }
@@ -158,7 +160,9 @@ impl<'data> ObjectInterface<'data> {
         let extent = CommonExtent { size_bytes: symbol.st_size(ENDIAN), align: symbol.st_value(ENDIAN) };
         let common = flags.contains(SymbolFlags::COMMON).then_some(extent);
         let name = default_version(name);
-        self.defined.push(ObjectSymbol { name, flags, common, index: index.0 });
+        let is_function = symbol.st_type() == elf::STT_FUNC && code;
+        let code = section.filter(|_| is_function).map(|section| (section.0, symbol.st_value(ENDIAN)));
+        self.defined.push(ObjectSymbol { name, flags, common, code, index: index.0 });
         Ok(())
     }
 }

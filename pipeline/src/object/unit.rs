@@ -12,6 +12,7 @@ use uruk_core::{
 use super::interface::{ObjectInterface, default_version};
 use super::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError};
 use crate::layer::ObjectLayer;
+use crate::lazy::FileStubs;
 use crate::link::is_bound_by_linker;
 use crate::platform::{References, UnitTraits};
 
@@ -64,6 +65,13 @@ impl ObjectMaterializationUnit {
     /// together.
     pub fn shares_sections(&self) -> bool {
         self.traits.shares_sections
+    }
+
+    /// Promises the functions of `stubs` by the names of their bodies: the stubs are what others refer to. Its layer must have the same.
+    #[must_use]
+    pub fn behind(mut self, session: &ExecutionSession, stubs: &FileStubs) -> Self {
+        stubs.rename_bodies(session, &mut self.interface, |_, _| ());
+        self
     }
 
     /// What a platform is told of the unit. Its references are told once.

@@ -17,6 +17,23 @@ pub struct FunctionShape {
     pub tight_loop_depth: u32,
 }
 
+#[cfg(feature = "llvm")]
+impl FunctionShape {
+    /// For a cache.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let Self { instructions, loop_depth, tight_loop_depth } = self;
+        [instructions, loop_depth, tight_loop_depth].into_iter().flat_map(u32::to_le_bytes).collect()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (fields, []) = bytes.as_chunks() else { return None };
+        let &[instructions, loop_depth, tight_loop_depth] = fields else { return None };
+        let [instructions, loop_depth, tight_loop_depth] =
+            [instructions, loop_depth, tight_loop_depth].map(u32::from_le_bytes);
+        Some(Self { instructions, loop_depth, tight_loop_depth })
+    }
+}
+
 /// How a function is compiled that is called for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstTier {

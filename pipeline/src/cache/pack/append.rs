@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::format::{FILE_HEADER_BYTES, FileKind, SLOT_BYTES, Slot, align, check_entry, encode_entry};
 use super::generation::{Extent, Generation, SLOTS_MAX, entry_bytes};
 use super::write_lock::WriteLock;
-use super::{Access, Pack, now_s};
+use super::{Access, Directory, Pack, now_s};
 use crate::cache::Key;
 
 /// Why an entry was not written. The program goes on without it.
@@ -69,6 +69,20 @@ impl Pack {
         let done = written.entries + written.known;
         self.counts.failed_writes.add((entries.len() as u64).saturating_sub(done));
         result.map(|()| written)
+    }
+
+    /// The same through descriptors that are opened for it and closed.
+    pub(in crate::cache) fn put_all_anew(
+        &self,
+        entries: &[(Key, &[u8])],
+        impatient: bool,
+    ) -> Result<Written, WriteError> {
+        let all_failed = |_: &Errno| self.counts.failed_writes.add(entries.len() as u64);
+        let directory = Directory::reopen(&self.directory).inspect_err(all_failed)?;
+        let anew = Self::in_directory(directory, self.access, self.limits);
+        let result = anew.put_all(entries, impatient);
+        self.counts.add_writes_of(&anew.counts);
+        result
     }
 
     fn write(

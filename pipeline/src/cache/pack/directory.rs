@@ -60,6 +60,10 @@ pub enum CacheOpenError {
 pub(in crate::cache) struct Directory {
     handle: OwnedFd,
     path: PathBuf,
+    /// The same from any working directory.
+    absolute: PathBuf,
+    /// Device and number, which tell it from others that have its name.
+    identity: (u64, u64),
     /// Of the format of its files.
     version: u32,
 }
@@ -93,7 +97,11 @@ impl Directory {
         let handle = handle.map_err(|error| system("opened", error.into()))?;
         let stat = fs::fstat(&handle).map_err(|error| system("examined", error.into()))?;
         match Protection::of(&stat) {
-            Protection::Good => Ok(Self { handle, path: path.to_owned(), version }),
+            Protection::Good => {
+                let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+                let identity = (stat.st_dev, stat.st_ino);
+                Ok(Self { handle, path: path.to_owned(), absolute, identity, version })
+            }
             Protection::Foreign { owner, user } => {
                 Err(CacheOpenError::Foreign { path: path.to_owned(), owner, user })
             }
@@ -101,6 +109,19 @@ impl Directory {
                 Err(CacheOpenError::WritableByOthers { path: path.to_owned(), mode })
             }
         }
+    }
+
+    /// Opens the same directory by its name, whatever has become of the descriptor. There may be another one of this name, or none: the process
+    /// may see other files by now.
+    pub(super) fn reopen(known: &Self) -> Result<Self, Errno> {
+        let handle = fs::open(&known.absolute, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = fs::fstat(&handle)?;
+        if (stat.st_dev, stat.st_ino) != known.identity {
+            return Err(Errno::STALE);
+        }
+        let Self { handle: _, path, absolute, identity, version } = known;
+        let (path, absolute) = (path.clone(), absolute.clone());
+        Ok(Self { handle, path, absolute, identity: *identity, version: *version })
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -88,6 +88,15 @@ struct Counts {
     failed_writes: Counter,
 }
 
+impl Counts {
+    fn add_writes_of(&self, other: &Self) {
+        let Self { hits: _, misses: _, bad_entries: _, written, written_bytes, failed_writes } = other;
+        self.written.add(written.get());
+        self.written_bytes.add(written_bytes.get());
+        self.failed_writes.add(failed_writes.get());
+    }
+}
+
 /// An entry that was found.
 #[derive(Clone, Debug)]
 pub struct PackEntry {
@@ -196,6 +205,11 @@ impl Pack {
     /// Looks what other processes have written by now.
     pub fn refresh(&self) {
         self.view.lock().refresh(&self.directory, self.open_flags());
+    }
+
+    /// Goes by what it has seen so far, and keeps its files as they are: whoever lets other code run may find some of them closed.
+    pub(in crate::cache) fn freeze(&self) {
+        self.view.lock().freeze();
     }
 
     /// Where the entry of a key may lie, the newest place first.

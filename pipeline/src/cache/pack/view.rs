@@ -19,6 +19,8 @@ pub(super) struct View {
     /// The newest first.
     live: Vec<Live>,
     looked: Instant,
+    /// Files are neither opened, nor closed, nor looked at for what is new.
+    is_frozen: bool,
 }
 
 /// A generation, and where its entries lie.
@@ -42,7 +44,7 @@ const GENERATIONS: usize = 2;
 impl View {
     /// Of nothing.
     pub(super) fn new() -> Self {
-        Self { live: Vec::with_capacity(GENERATIONS), looked: Instant::now() }
+        Self { live: Vec::with_capacity(GENERATIONS), looked: Instant::now(), is_frozen: false }
     }
 
     pub(super) fn find(&self, tag: u64) -> [Option<Found>; GENERATIONS] {
@@ -60,7 +62,12 @@ impl View {
 
     /// Whether a miss had better look at the files.
     pub(super) fn is_due(&self) -> bool {
-        self.looked.elapsed() >= PAUSE
+        !self.is_frozen && self.looked.elapsed() >= PAUSE
+    }
+
+    /// Stays as it is from now on.
+    pub(super) fn freeze(&mut self) {
+        self.is_frozen = true;
     }
 
     /// The newest generation.
@@ -80,6 +87,9 @@ impl View {
 
     /// Looks at the files. What cannot be read holds nothing.
     pub(super) fn refresh(&mut self, directory: &Directory, access: OFlags) {
+        if self.is_frozen {
+            return;
+        }
         if let Some(newest) = self.live.first_mut() {
             // What cannot be read now is what was not written, for now.
             let _ = newest.generation.read_index(&mut newest.index);

@@ -1,0 +1,137 @@
+//! [`FileStubs`]: a file that is compiled or linked as a whole, when one of its functions is first called.
+//!
+//! ```text
+//!   others ─▶ stub f ──▶ body of f in FILE ◀── calls within the file, unless f may be replaced
+//!                ▲                  │
+//!                └── &f ────────────┘
+//! ```
+//!
+//! Data of the file keeps its names: who refers to it has the file compiled. What is local to the file has no stub.
+//!
+//! **Holds.** A function has one address, the stub's, whoever takes it.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::{
+    AliasMap, AliasTarget, ExecutionSession, MaterializationInterface, MaterializationResponsibility,
+    SymbolFlags, SymbolName,
+};
+
+use crate::layer::ObjectLayer;
+use crate::link::ObjectLinkingLayer;
+use crate::object::{ObjectBuffer, ObjectInterface, default_version};
+
+/// The functions of one file that others reach through stubs.
+#[derive(Debug)]
+pub struct FileStubs {
+    title: Box<str>,
+    functions: HashMap<Box<str>, Function>,
+}
+
+#[derive(Debug)]
+struct Function {
+    body: Box<str>,
+    flags: SymbolFlags,
+}
+
+impl FileStubs {
+    /// None yet, of a file with this name.
+    pub fn of(file: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Relaxed: the numbers only have to differ.
+        let title = format!("{file}, whole (#{})", NEXT.fetch_add(1, Ordering::Relaxed)).into();
+        Self { title, functions: HashMap::new() }
+    }
+
+    /// Those of an object: what its symbol table says to be a function.
+    pub fn of_object(object: &ObjectBuffer, interface: &ObjectInterface<'_>) -> Self {
+        let mut stubs = Self::of(object.name());
+        let mut names = HashMap::new();
+        for symbol in &interface.defined {
+            if let Some(place) = symbol.code {
+                let first = *names.entry(place).or_insert(symbol.name);
+                stubs.add(symbol.name, first, symbol.flags);
+            }
+        }
+        stubs
+    }
+
+    /// Adds a function. Those of one `body` are one function, and have one address; it is the name of one of them.
+    pub fn add(&mut self, name: &str, body: &str, flags: SymbolFlags) {
+        let body = format!("body of {body} in {}", self.title).into();
+        self.functions.insert(name.into(), Function { body, flags: flags | SymbolFlags::CALLABLE });
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
+    pub(super) fn aliases(&self, session: &ExecutionSession) -> AliasMap {
+        let alias = |(name, function): (&Box<str>, &Function)| {
+            let source = session.intern(&function.body);
+            (session.intern(name), AliasTarget { source, flags: function.flags })
+        };
+        self.functions.iter().map(alias).collect()
+    }
+
+    /// Has `interface` promise bodies. Tells which body stands for which function.
+    pub(crate) fn rename_bodies(
+        &self,
+        session: &ExecutionSession,
+        interface: &mut MaterializationInterface,
+        mut renamed: impl FnMut(&SymbolName, SymbolName),
+    ) {
+        for (name, function) in &self.functions {
+            let (name, body) = (session.intern(name), session.intern(&function.body));
+            if interface.symbols.remove(&name).is_some() {
+                interface.symbols.insert(body.clone(), SymbolFlags::CALLABLE);
+                renamed(&body, name);
+            }
+        }
+    }
+
+    /// What the object calls the body of a function, and whether another definition may have taken its place.
+    fn body_of(&self, name: &str) -> Option<(&str, bool)> {
+        let function = self.functions.get(default_version(name))?;
+        Some((&function.body, function.flags.contains(SymbolFlags::WEAK)))
+    }
+}
+
+/// Links objects whose functions are behind stubs.
+pub struct FileLayer {
+    layer: ObjectLinkingLayer,
+    stubs: Arc<FileStubs>,
+}
+
+impl FileLayer {
+    /// Links with `layer` the object of the file that has these `stubs`.
+    pub fn new(layer: ObjectLinkingLayer, stubs: Arc<FileStubs>) -> Self {
+        Self { layer, stubs }
+    }
+}
+
+impl ObjectLayer for FileLayer {
+    fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
+        self.layer.emit_changed(responsibility, &object, |graph| {
+            graph.put_behind_stubs(&|name| self.stubs.body_of(name))
+        });
+    }
+
+    fn announce(&self, object: &ObjectBuffer) {
+        self.layer.announce(object);
+    }
+}
+
+impl fmt::Debug for FileLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FileLayer").field(&self.stubs.title).finish()
+    }
+}
