@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a SQL session in SQLite, which the engine compiles from LLVM IR and links by itself, on two workers.
+# Runs a SQL session in SQLite, which the engine compiles from LLVM IR, function by function as they are called, and links by itself.
 #
-# What it compiles is kept: a second run finds it, and starts at once.
+# What is called often is compiled better while it runs. All that is compiled is kept, and a second run finds it.
 #
 #   scripts/demo.sh [SQL...]     the built-in session, or the statements given
 set -euo pipefail
@@ -37,7 +37,7 @@ for file in "${files[@]}" tests/programs/sqlite/session.c; do
   du -h "$module"
 done
 
-command=(target/release/uruk run -j2 --partition early --cache "$out/cache" --stats "${modules[@]}")
+command=(target/release/uruk run --tiered --cache "$out/cache" --stats "${modules[@]}")
 [[ $# -eq 0 ]] || command+=(-- "$@")
 step "${command[*]}"
 "${command[@]}"

@@ -209,7 +209,7 @@ impl fmt::Display for Lookups {
             writeln!(f, "cache hits: {hits}/{objects} ({percent} %)")?;
         }
         if *parts > 0 {
-            writeln!(f, "  parts of divided modules: {part_hits}/{parts} ({} %)", part_hits * 100 / parts)?;
+            writeln!(f, "  parts and functions: {part_hits}/{parts} ({} %)", part_hits * 100 / parts)?;
         }
         misses.iter().try_for_each(|(_, _, line)| writeln!(f, "  {line}"))?;
         unstored.iter().try_for_each(|line| writeln!(f, "  {line}"))

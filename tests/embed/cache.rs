@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use uruk::core::WithCauses;
 use uruk::core::sync::Mutex;
 use uruk::pipeline::cache::{CacheMode, MemoryCache, Miss};
+use uruk::pipeline::ir::OptimizationLevel;
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{CacheOptions, Jit, JitError};
+use uruk::pipeline::tiers::CallCounting;
+use uruk::{CacheOptions, Jit, JitBuilder, JitError, OnCall};
 
 use crate::support::{alone_with, is_alone, temporary};
 
@@ -197,4 +200,36 @@ fn a_store_of_the_hosts_own_serves_many_engines() {
     assert_eq!(run(&engine(0, salted)).expect("valid"), (0, 3));
     let required = CacheOptions::store(store).mode(CacheMode::RequireHit);
     assert_eq!(run(&engine(2, required)).expect("valid"), (3, 0));
+}
+
+/// Functions that are compiled when they are called are kept one by one. Once one was compiled better, the next engine begins there.
+#[test]
+fn functions_are_kept_in_the_tier_they_reached() {
+    let directory = Directory::new();
+    let start = |builder: JitBuilder, is_better: &dyn Fn(&Jit) -> bool| {
+        let jit = builder.threads(1).cache(&*directory.0).build().expect("an engine for this machine");
+        add_all(&jit).expect("valid IR, and new names");
+        // SAFETY: the sources run nothing at their start but what is written there.
+        unsafe { jit.initialize(jit.main_dylib()) }.expect("it can be compiled");
+        // SAFETY: the function has this signature.
+        let answer = unsafe { jit.get::<extern "C" fn() -> i32>("answer") }.expect("its stub");
+        assert_eq!(answer(), 42);
+        while !is_better(&jit) {
+            answer();
+            std::thread::yield_now();
+        }
+        let stats = jit.cache_stats().expect("there is a cache");
+        jit.flush_cache();
+        (stats.part_hits, stats.part_misses)
+    };
+    let soon = || Jit::builder().optimization(OptimizationLevel::O0).compile_on_call(OnCall::Function);
+    let tiered = || Jit::builder().tiers(CallCounting::new().with_threshold(2).with_quiet(Duration::ZERO));
+    let all_are_better = |jit: &Jit| jit.tiers().expect("there are tiers").stats().promoted >= 4;
+    // `start`, `answer`, `more`, `other`, and `one`, which both files have.
+    assert_eq!(start(soon(), &|_| true), (0, 5));
+    assert_eq!(start(soon(), &|_| true), (5, 0));
+    let (found, missed) = start(tiered(), &all_are_better);
+    assert!(found == 5 && missed >= 4, "{found} as they were compiled before, and {missed} better");
+    let (found, missed) = start(tiered(), &|_| true);
+    assert_eq!((found, missed), (5, 0), "those that are better, and what ran only once");
 }

@@ -209,7 +209,8 @@ impl Program {
         Ok(wrong.map(|text| Wrong { text, hung: outcome.end == End::TimedOut }))
     }
 
-    /// Checks the program twice with a cache in `directory`. What the first start compiles is all that the second one has.
+    /// Checks the program twice with a cache in `directory`. What the first start compiles is all that the second one has, unless functions are
+    /// compiled while the program runs.
     ///
     /// # Panics
     /// With a report, if one of the starts does something else than the native program.
@@ -225,7 +226,11 @@ impl Program {
         let (native, _) = natives.run(self, executable)?;
         let files = self.build(variant.form)?;
         let cache = format!("--cache={}", directory.display());
-        for mode in ["--cache-mode=read-write", "--cache-mode=require-hit"] {
+        let second = match variant.compiles {
+            Compiles::Whole | Compiles::Late | Compiles::Early => "--cache-mode=require-hit",
+            Compiles::Lazy | Compiles::LazyModule | Compiles::Tiered => "--cache-mode=read-write",
+        };
+        for mode in ["--cache-mode=read-write", second] {
             let outcome = self.run_in_engine(variant, &files, &[&cache, mode])?;
             if let Some(wrong) = self.difference(native, &outcome) {
                 return Ok(Some(wrong));

@@ -75,11 +75,11 @@ impl FileStubs {
     }
 
     pub(super) fn aliases(&self, session: &ExecutionSession) -> AliasMap {
-        let alias = |(name, function): (&Box<str>, &Function)| {
+        let functions = self.functions.iter().map(|(name, function)| {
             let source = session.intern(&function.body);
             (session.intern(name), AliasTarget { source, flags: function.flags })
-        };
-        self.functions.iter().map(alias).collect()
+        });
+        functions.collect()
     }
 
     /// Has `interface` promise bodies. Tells which body stands for which function.
