@@ -9,6 +9,8 @@ medians of the ratios of neighbouring runs. A run whose output or exit code diff
     scripts/compare-lli.py                       all programs, 7 rounds, a table
     scripts/compare-lli.py --rounds 15 lua zstd  some of them
     scripts/compare-lli.py --json results.json   also as JSON
+    scripts/compare-lli.py --lazy                the same with `lli -jit-kind=orc-lazy`, `--lazy` and `--tiered` besides, at -O0:
+                                                 CPU times as a table. `lli` has only O2 for its eager engine.
 
 Memory is the peak resident size and CPU time the user and system time that wait4 reports.
 """
@@ -46,6 +48,14 @@ ALL = [
     Program("regex", ["cxx/regular_expressions.cpp"], flags=["-std=c++17"]),
     Program("containers", ["cxx/containers.cpp"], flags=["-std=c++20"]),
 ]
+# Besides, where lazy runs are compared.
+LAZY = [
+    Program("functional", ["cxx/functional.cpp"], flags=["-std=c++20"]),
+    Program("nested_exceptions", ["cxx/nested_exceptions.cpp"], flags=["-std=c++20"]),
+    Program("coroutines", ["cxx/coroutines.cpp"], flags=["-std=c++20"]),
+    Program("callbacks", ["c/callbacks.c"]),
+    Program("switches", ["c/switches.c"]),
+]
 
 
 @dataclasses.dataclass
@@ -60,8 +70,15 @@ def main():
     uruk = options.uruk or os.environ.get("URUK_BIN") or ROOT / "target" / "release" / "uruk"
     if not pathlib.Path(uruk).is_file():
         sys.exit(f"error: no `uruk` at {uruk}; build it with `cargo build --release -p uruk --features cli`, or set URUK_BIN")
-    chosen = [program for program in ALL if not options.programs or program.name in options.programs]
+    programs = ALL + LAZY if options.lazy else ALL
+    chosen = [program for program in programs if not options.programs or program.name in options.programs]
     results = []
+    if options.lazy:
+        names = ["program", "`lli`, s", "`lli` lazy", "`-O0`", "`--lazy`", "`--tiered`", "`--lazy` of `-O0`"]
+        print("| " + " | ".join(names) + " |\n|" + "---|" * len(names))
+        for program in chosen:
+            compare_lazy(program, compile_modules(program, options.build), str(uruk), options)
+        return
     for program in chosen:
         modules = compile_modules(program, options.build)
         results.append(compare(program, modules, str(uruk), options))
@@ -72,8 +89,9 @@ def main():
 
 def parse_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("programs", nargs="*", choices=[[], *(program.name for program in ALL)], metavar="PROGRAM",
-                        help="which programs: " + ", ".join(program.name for program in ALL))
+    names = [program.name for program in ALL + LAZY]
+    parser.add_argument("programs", nargs="*", choices=[[], *names], metavar="PROGRAM", help="which programs: " + ", ".join(names))
+    parser.add_argument("--lazy", action="store_true", help="compare engines that compile what is called")
     parser.add_argument("--rounds", type=int, default=7, help="runs of each command (default 7)")
     parser.add_argument("--uruk", help="the uruk command (default: URUK_BIN, else target/release/uruk)")
     parser.add_argument("--lli", default="lli-22", help="the lli command (default lli-22)")
@@ -133,7 +151,42 @@ def compare(program, modules, uruk, options):
     }
 
 
-def measure(command, exit_code):
+def compare_lazy(program, modules, uruk, options):
+    """Prints a row: CPU time as a ratio of lli's. What prints something else than that, or ends otherwise, has failed."""
+    extra = [f"--extra-module={module}" for module in modules[1:]]
+    arguments = ["--", *program.arguments] if program.arguments else []
+    engine = [uruk, "run", "-O0", "-j1"]
+    commands = {
+        "lli": [options.lli, *extra, modules[0], *program.arguments],
+        "lli lazy": [options.lli, "--jit-kind=orc-lazy", *extra, modules[0], *program.arguments],
+        "uruk -O0": [*engine, *modules, *arguments],
+        "--lazy": [*engine, "--lazy", *modules, *arguments],
+        "--tiered": [uruk, "run", "-j1", "--tiered", *modules, *arguments],
+    }
+    runs = {name: [] for name in commands}
+    expected = None
+    for _ in range(options.rounds):
+        for name, command in commands.items():
+            if runs[name] is None:
+                continue
+            run, output = measure(command, program.exit_code, may_fail=name.startswith("lli"))
+            expected = output if expected is None else expected
+            if run is None or output != expected:
+                if not name.startswith("lli"):
+                    sys.exit(f"error: {name} printed something else for {program.name}:\n{output.decode()[-2000:]}")
+                runs[name] = None
+                continue
+            runs[name].append(run.cpu_s)
+    def ratio(name, base):
+        pairs = zip(runs[name] or [], runs[base])
+        return f"{statistics.median(a / b for a, b in pairs):.2f}" if runs[name] else "fails"
+
+    ratios = [ratio(name, "lli") for name in commands if name != "lli"]
+    cells = [program.name, f"{statistics.median(runs['lli']):.3f}", *ratios, ratio("--lazy", "uruk -O0")]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def measure(command, exit_code, may_fail=False):
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr, tempfile.TemporaryDirectory() as directory:
         started = time.perf_counter()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=directory)
@@ -142,6 +195,8 @@ def measure(command, exit_code):
         process.returncode = os.waitstatus_to_exitcode(status)
         stdout.seek(0)
         stderr.seek(0)
+        if process.returncode != exit_code and may_fail:
+            return None, stdout.read()
         if process.returncode != exit_code:
             sys.exit(f"error: exit code {process.returncode}, expected {exit_code}: {' '.join(command)}\n{stderr.read().decode()[-2000:]}")
         return Run(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss), stdout.read()

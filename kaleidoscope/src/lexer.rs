@@ -70,20 +70,27 @@ pub fn tokens(text: &str) -> impl Iterator<Item = Token> {
     })
 }
 
+/// The words that mean something by themselves.
+const WORDS: [(&str, TokenKind); 10] = [
+    ("def", TokenKind::Def),
+    ("extern", TokenKind::Extern),
+    ("if", TokenKind::If),
+    ("then", TokenKind::Then),
+    ("else", TokenKind::Else),
+    ("for", TokenKind::For),
+    ("in", TokenKind::In),
+    ("var", TokenKind::Var),
+    ("unary", TokenKind::Unary),
+    ("binary", TokenKind::Binary),
+];
+
+/// The words of the language, for editors.
+pub fn keywords() -> impl Iterator<Item = &'static str> {
+    WORDS.iter().map(|(word, _)| *word)
+}
+
 fn word(text: &str) -> TokenKind {
-    match text {
-        "def" => TokenKind::Def,
-        "extern" => TokenKind::Extern,
-        "if" => TokenKind::If,
-        "then" => TokenKind::Then,
-        "else" => TokenKind::Else,
-        "for" => TokenKind::For,
-        "in" => TokenKind::In,
-        "var" => TokenKind::Var,
-        "unary" => TokenKind::Unary,
-        "binary" => TokenKind::Binary,
-        _ => TokenKind::Identifier,
-    }
+    WORDS.iter().find(|(word, _)| *word == text).map_or(TokenKind::Identifier, |(_, kind)| *kind)
 }
 
 /// Digits and points, and an exponent.

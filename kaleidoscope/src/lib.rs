@@ -29,7 +29,7 @@ mod source;
 
 pub use ast::{Arithmetic, Binding, Definition, Expr, ExprKind, Item, Prototype};
 pub use functions::{Callee, Functions, nearest};
-pub use lexer::{Token, TokenKind, tokens};
+pub use lexer::{Token, TokenKind, keywords, tokens};
 pub use lower::{LowerError, lower};
 pub use operators::Operators;
 pub use parser::parse;

@@ -1,12 +1,16 @@
-//! The line editor of a terminal: colours, hints, and lines that go on until they make something.
+//! The line editor of a terminal: colours, hints, a menu of words, lines of earlier sessions, and lines that go on until they make something.
+
+use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
 use reedline::{
-    DefaultHinter, DefaultPrompt, DefaultPromptSegment, Highlighter, Hinter, History, Reedline, Signal,
-    StyledText, ValidationResult, Validator,
+    ColumnarMenu, Completer, DefaultHinter, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory,
+    Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder as _, Reedline, ReedlineEvent,
+    ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
+    default_emacs_keybindings,
 };
 use uruk::core::sync::{Arc, Mutex};
-use uruk_kaleidoscope::{Operators, Source, TokenKind, parse, tokens};
+use uruk_kaleidoscope::{Operators, Source, TokenKind, keywords, parse, tokens};
 
 use super::commands::COMMANDS;
 use super::{INPUT, Repl, ReplError, host};
@@ -28,7 +32,15 @@ pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
     let mut editor = Reedline::create()
         .with_highlighter(Box::new(Colours))
         .with_hinter(Box::new(hints))
-        .with_validator(Box::new(Completeness(known.clone())));
+        .with_validator(Box::new(Completeness(known.clone())))
+        .with_completer(Box::new(Words(known.clone())))
+        .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU))))
+        .with_edit_mode(Box::new(keys()));
+    // Without a place for it, only this session's lines are known.
+    if let Some(history) = history_file().and_then(|file| FileBackedHistory::with_file(LINES_KEPT, file).ok())
+    {
+        editor = editor.with_history(Box::new(history));
+    }
     let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("uruk".into()), DefaultPromptSegment::Empty);
     host::say("Kaleidoscope on Uruk: functions are compiled when they are first called. :help helps.");
     let (name, mut line) = (INPUT.into(), 1);
@@ -49,6 +61,55 @@ pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
         *known.lock() = Known { operators: session.operators().clone(), heads };
     }
     Ok(())
+}
+
+const MENU: &str = "words";
+
+/// How many lines of earlier sessions are kept.
+const LINES_KEPT: usize = 10_000;
+
+/// Where the lines of earlier sessions are, as the XDG base directory specification says.
+fn history_file() -> Option<PathBuf> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
+    Some(state.join("uruk/repl-history"))
+}
+
+/// The keys of Emacs, and tabulator for the menu of words.
+fn keys() -> Emacs {
+    let mut keys = default_emacs_keybindings();
+    let menu = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
+    keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(menu));
+    Emacs::new(keys)
+}
+
+/// Lists how the word before the cursor may go on: commands, functions, words of the language.
+struct Words(Arc<Mutex<Known>>);
+
+impl Completer for Words {
+    fn complete(&mut self, line: &str, pos: usize) -> Vec<Suggestion> {
+        let before = &line[..pos];
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let start = before.rfind(|c: char| !is_of_word(c)).map_or(0, |at| at + 1);
+        let suggest = |value: String, description: Option<String>| Suggestion {
+            value,
+            description,
+            span: Span::new(start, pos),
+            ..Suggestion::default()
+        };
+        if before[..start].trim() == ":" {
+            let commands = COMMANDS.iter().filter(|(name, ..)| name.starts_with(&before[start..]));
+            return commands
+                .map(|(name, _, does)| suggest((*name).to_owned(), Some((*does).to_owned())))
+                .collect();
+        }
+        let known = self.0.lock();
+        let functions =
+            known.heads.iter().map(|head| (head.split('(').next().unwrap_or(head), Some(head.clone())));
+        let words = keywords().map(|word| (word, None)).chain(functions);
+        let begun = words.filter(|(word, _)| word.starts_with(&before[start..]));
+        begun.map(|(word, head)| suggest(word.to_owned(), head)).collect()
+    }
 }
 
 /// Goes on to another line where a program only breaks off. An empty line ends it all the same.
@@ -158,6 +219,20 @@ mod tests {
         assert_eq!(hint("fib(", &heads).as_deref(), Some("n)"));
         assert_eq!(hint("fib(mean(", &heads).as_deref(), Some("a b)"));
         assert_eq!((hint("fib(3)", &heads), hint("", &heads), hint(":", &heads)), (None, None, None));
+    }
+
+    #[test]
+    fn the_menu_has_commands_functions_and_words() {
+        let known = Known { heads: vec!["fib(n)".to_owned(), "mean(a b)".to_owned()], ..Known::default() };
+        let mut words = Words(Arc::new(Mutex::new(known)));
+        let mut listed = |line: &str| -> Vec<(String, usize)> {
+            let suggestions = words.complete(line, line.len()).into_iter();
+            suggestions.map(|suggestion| (suggestion.value, suggestion.span.start)).collect()
+        };
+        assert_eq!(listed(":ti"), [("tier".to_owned(), 1), ("time".to_owned(), 1)]);
+        assert_eq!(listed(":why f"), [("for".to_owned(), 5), ("fib".to_owned(), 5)]);
+        assert_eq!(listed("1+me"), [("mean".to_owned(), 2)]);
+        assert_eq!(listed("é + unknown"), []);
     }
 
     #[test]
