@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
 use reedline::{
-    ColumnarMenu, Completer, DefaultHinter, DefaultPrompt, DefaultPromptSegment, Emacs, FileBackedHistory,
-    Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder as _, Reedline, ReedlineEvent,
-    ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
+    ColumnarMenu, Completer, CompletionResult, DefaultHinter, DefaultPrompt, DefaultPromptSegment, Emacs,
+    FileBackedHistory, Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder as _, Reedline,
+    ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
     default_emacs_keybindings,
 };
 use uruk::core::sync::{Arc, Mutex};
@@ -87,29 +87,28 @@ fn keys() -> Emacs {
 struct Words(Arc<Mutex<Known>>);
 
 impl Completer for Words {
-    fn complete(&mut self, line: &str, pos: usize) -> Vec<Suggestion> {
-        let before = &line[..pos];
-        let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let start = before.rfind(|c: char| !is_of_word(c)).map_or(0, |at| at + 1);
-        let suggest = |value: String, description: Option<String>| Suggestion {
-            value,
-            description,
-            span: Span::new(start, pos),
-            ..Suggestion::default()
-        };
-        if before[..start].trim() == ":" {
-            let commands = COMMANDS.iter().filter(|(name, ..)| name.starts_with(&before[start..]));
-            return commands
-                .map(|(name, _, does)| suggest((*name).to_owned(), Some((*does).to_owned())))
-                .collect();
-        }
-        let known = self.0.lock();
-        let functions =
-            known.heads.iter().map(|head| (head.split('(').next().unwrap_or(head), Some(head.clone())));
-        let words = keywords().map(|word| (word, None)).chain(functions);
-        let begun = words.filter(|(word, _)| word.starts_with(&before[start..]));
-        begun.map(|(word, head)| suggest(word.to_owned(), head)).collect()
+    fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
+        CompletionResult::fresh(suggestions(&line[..pos], &self.0.lock().heads))
     }
+}
+
+fn suggestions(before: &str, heads: &[String]) -> Vec<Suggestion> {
+    let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let start = before.trim_end_matches(is_of_word).len();
+    let word = &before[start..];
+    let suggest = |value: &str, description: Option<&str>| Suggestion {
+        value: value.to_owned(),
+        description: description.map(str::to_owned),
+        span: Span::new(start, before.len()),
+        ..Suggestion::default()
+    };
+    if before[..start].trim() == ":" {
+        let commands = COMMANDS.iter().filter(|(name, ..)| name.starts_with(word));
+        return commands.map(|(name, _, does)| suggest(name, Some(does))).collect();
+    }
+    let functions = heads.iter().map(|head| (head.split('(').next().unwrap_or(head), Some(&**head)));
+    let words = keywords().map(|keyword| (keyword, None)).chain(functions);
+    words.filter(|(name, _)| name.starts_with(word)).map(|(name, head)| suggest(name, head)).collect()
 }
 
 /// Goes on to another line where a program only breaks off. An empty line ends it all the same.
@@ -223,10 +222,9 @@ mod tests {
 
     #[test]
     fn the_menu_has_commands_functions_and_words() {
-        let known = Known { heads: vec!["fib(n)".to_owned(), "mean(a b)".to_owned()], ..Known::default() };
-        let mut words = Words(Arc::new(Mutex::new(known)));
-        let mut listed = |line: &str| -> Vec<(String, usize)> {
-            let suggestions = words.complete(line, line.len()).into_iter();
+        let heads = ["fib(n)".to_owned(), "mean(a b)".to_owned()];
+        let listed = |line: &str| -> Vec<(String, usize)> {
+            let suggestions = suggestions(line, &heads).into_iter();
             suggestions.map(|suggestion| (suggestion.value, suggestion.span.start)).collect()
         };
         assert_eq!(listed(":ti"), [("tier".to_owned(), 1), ("time".to_owned(), 1)]);
