@@ -12,7 +12,7 @@ pub enum EntryKind {
     Interface,
     /// Its object.
     Object,
-    /// The object of a part of it, if it was divided early.
+    /// The object of a part of it, if it was divided early, or of one of its functions.
     Part,
 }
 

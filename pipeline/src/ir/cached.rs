@@ -17,6 +17,7 @@ use uruk_core::{ExecutionSession, SymbolName};
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::llvm_build::llvm_build;
+use super::outline::Outline;
 use super::part_cache::{PartCache, PartCounts};
 use super::partition::PartitionPolicy;
 use super::pending::PendingModule;
@@ -189,6 +190,28 @@ impl IrCache {
         }
     }
 
+    /// The interface and the outline of a module whose functions are compiled one at a time.
+    ///
+    /// # Errors
+    /// As [`interface_or`](Self::interface_or).
+    pub(super) fn outline_or(
+        &self,
+        module: &ObjectBuffer,
+        read: impl FnOnce() -> Result<(ModuleInterface, Outline), CompileError>,
+    ) -> Result<(ModuleInterface, Outline), CompileError> {
+        let mut key = KeyBuilder::new("outline");
+        key.bytes("module", self.source_key(module).as_bytes());
+        let key = key.finish();
+        let find =
+            |entry: ObjectBuffer| Outline::from_bytes(entry.bytes()).map_err(|why| Miss::BadEntry { why });
+        if let Some(found) = self.found(&key, module.name(), self.store.get(&key).and_then(find))? {
+            return Ok(found);
+        }
+        let (interface, outline) = read()?;
+        self.store.put(&key, &ObjectBuffer::new(module.name().clone(), outline.to_bytes(&interface)));
+        Ok((interface, outline))
+    }
+
     /// The interface of the file with this key, if it is there.
     ///
     /// # Errors
@@ -198,7 +221,16 @@ impl IrCache {
         key: &Key,
         name: &Arc<str>,
     ) -> Result<Option<ModuleInterface>, CompileError> {
-        let found = self.read_interface(key);
+        self.found(key, name, self.read_interface(key))
+    }
+
+    /// What was found as an interface, told and counted.
+    fn found<T>(
+        &self,
+        key: &Key,
+        name: &Arc<str>,
+        found: Result<T, Miss>,
+    ) -> Result<Option<T>, CompileError> {
         let (hits, misses) = (&self.counts.interface_hits, &self.counts.interface_misses);
         if found.is_ok() {
             hits.add(1)

@@ -110,53 +110,59 @@ fn read(bytes: &[u8]) -> Option<ModuleInterface> {
     })
 }
 
-struct Writer(Vec<u8>);
+/// Bytes to which fields are added.
+pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    fn number(&mut self, number: u32) -> &mut Self {
+    pub(super) fn number(&mut self, number: u32) -> &mut Self {
         self.bytes(&number.to_le_bytes())
     }
 
-    fn length(&mut self, length: usize) -> &mut Self {
+    pub(super) fn length(&mut self, length: usize) -> &mut Self {
         // A larger number of names does not fit into the module that has them.
         self.number(u32::try_from(length).unwrap_or(u32::MAX))
     }
 
-    fn name(&mut self, name: &str) -> &mut Self {
+    pub(super) fn name(&mut self, name: &str) -> &mut Self {
         self.length(name.len()).bytes(name.as_bytes())
     }
 }
 
 /// What is left to read. Each method takes from its beginning.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, left) = self.0.split_at_checked(count)?;
         self.0 = left;
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
-    fn number(&mut self) -> Option<u32> {
+    pub(super) fn number(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// Reads `count` of something that takes at least `bytes_min` each, so that a count too large asks for no memory.
-    fn list<T>(&mut self, count: u32, bytes_min: usize, read: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(super) fn list<T>(
+        &mut self,
+        count: u32,
+        bytes_min: usize,
+        read: fn(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
         let count = usize::try_from(count).ok().filter(|count| *count <= self.0.len() / bytes_min)?;
         (0..count).map(|_| read(self)).collect()
     }
 
-    fn name(&mut self) -> Option<Box<str>> {
+    pub(super) fn name(&mut self) -> Option<Box<str>> {
         let length = usize::try_from(self.number()?).ok()?;
         str::from_utf8(self.take(length)?).ok().map(Box::from)
     }

@@ -101,7 +101,7 @@ pub struct LazyUnits {
 
 impl LazyModule {
     /// Reads `source`, bitcode, without its functions' bodies. Nothing if the module has to be compiled as a whole: it has assembly of its
-    /// own, or sections that lie beside those of other files. What is in `cache` is not compiled.
+    /// own, or sections that lie beside those of other files. What is in `cache` is neither read nor compiled.
     ///
     /// # Errors
     /// As [`ModuleInterface::of_bitcode`]. Damage in the body of a function fails that function when it is called.
@@ -116,21 +116,29 @@ impl LazyModule {
         cache: Option<&Arc<IrCache>>,
     ) -> Result<Option<Self>, CompileError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let shell = Shell::read(source, compiler)?;
-        let mut interface = ModuleInterface::of_locked(&shell.module.lock()?, compiler.target())?;
+        let mut shell = None;
+        let mut read = || {
+            let shell = shell.insert(Shell::read(source, compiler)?);
+            let mut interface = ModuleInterface::of_locked(&shell.module.lock()?, compiler.target())?;
+            let outline = shell.outline()?;
+            let undefined = outline.values.iter().filter(|value| value.bits & symbol_bits::UNDEFINED != 0);
+            let undefined: HashSet<&str> = undefined.map(|value| &*value.name).collect();
+            interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));
+            Ok((interface, outline))
+        };
+        let (interface, outline) = match cache {
+            Some(cache) => cache.outline_or(source, read)?,
+            None => read()?,
+        };
         if interface.has_assembly || interface.shares_sections {
             return Ok(None);
         }
         // Relaxed: the numbers only have to differ.
         let title = format!("{} #{}", source.name(), NEXT.fetch_add(1, Ordering::Relaxed)).into();
-        let outline = shell.outline()?;
-        let undefined = outline.values.iter().filter(|value| value.bits & symbol_bits::UNDEFINED != 0);
-        let undefined: HashSet<&str> = undefined.map(|value| &*value.name).collect();
-        interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));
         let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
         let compiler = FunctionCompiler::new(compiler, Tier::Lower, verified);
         let compiler = compiler.with_cache(cache.map(|cache| &**cache), &source);
-        compiler.keep(shell);
+        shell.into_iter().for_each(|shell| compiler.keep(shell));
         let cache = cache.cloned();
         let inner = Inner { source, compiler, cache, layer, verified, interface, outline, title };
         Ok(Some(Self { inner: Arc::new(inner), upper: None }))

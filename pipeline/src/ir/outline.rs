@@ -1,8 +1,19 @@
-//! What becomes of each value of a module whose functions are compiled one at a time.
+//! What becomes of each value of a module whose functions are compiled one at a time; and that as bytes, for a cache.
+//!
+//! ```text
+//!  bytes of the interface: length (4), and they (`interface_bytes.rs`)
+//!  how many values (4)
+//!  values: kind (1), function (4), bits (4), name
+//! ```
+//!
+//! Holds: what is read is what was written. What is not is [`Damage::Form`].
 
 use std::collections::HashSet;
 
 use super::ffi::symbol_bits;
+use super::interface_bytes::{Reader, Writer};
+use super::symbols::ModuleInterface;
+use crate::cache::Damage;
 
 /// What becomes of a value of a module; `functions.cpp` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +25,16 @@ pub(super) enum Kind {
     OtherName,
 }
 
+impl Kind {
+    const ALL: [Self; 5] = [Self::Elsewhere, Self::OnCall, Self::InData, Self::WithFunction, Self::OtherName];
+
+    pub(super) fn of(number: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
 /// What a module's values become.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outline {
     pub(super) values: Vec<OutlinedValue>,
     /// What is local to the module and known to several parts of it.
@@ -24,7 +43,7 @@ pub(super) struct Outline {
     pub(super) with_tables: HashSet<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutlinedValue {
     pub(super) name: Box<str>,
     pub(super) kind: Kind,
@@ -36,5 +55,97 @@ pub(super) struct OutlinedValue {
 impl OutlinedValue {
     pub(super) fn is_local(&self) -> bool {
         self.bits & symbol_bits::LOCAL != 0
+    }
+}
+
+impl Outline {
+    pub(super) fn push(&mut self, value: OutlinedValue) {
+        if value.kind != Kind::Elsewhere && value.is_local() {
+            self.locals.insert(value.name.clone());
+        }
+        if value.kind == Kind::WithFunction {
+            self.with_tables.insert(value.of);
+        }
+        self.values.push(value);
+    }
+
+    /// The outline of a module of this `interface` as [`from_bytes`](Self::from_bytes) reads it.
+    pub(super) fn to_bytes(&self, interface: &ModuleInterface) -> Vec<u8> {
+        let interface = interface.to_bytes();
+        let mut writer = Writer(Vec::new());
+        writer.length(interface.len()).bytes(&interface).length(self.values.len());
+        for OutlinedValue { name, kind, of, bits } in &self.values {
+            writer.bytes(&[*kind as u8]).number(*of).number(*bits).name(name);
+        }
+        writer.0
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<(ModuleInterface, Self), Damage> {
+        read(bytes).ok_or(Damage::Form)
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<(ModuleInterface, Outline)> {
+    /// Of a value without a name.
+    const VALUE_BYTES_MIN: usize = 13;
+    let mut reader = Reader(bytes);
+    let length = usize::try_from(reader.number()?).ok()?;
+    let interface = ModuleInterface::from_bytes(reader.take(length)?).ok()?;
+    let count = reader.number()?;
+    let values = reader.list(count, VALUE_BYTES_MIN, |reader| {
+        let [kind] = reader.array()?;
+        let (kind, of, bits) = (Kind::of(kind.into())?, reader.number()?, reader.number()?);
+        Some(OutlinedValue { name: reader.name()?, kind, of, bits })
+    })?;
+    if !reader.0.is_empty() || values.iter().any(|value| value.of >= count) {
+        return None;
+    }
+    let mut outline = Outline::default();
+    values.into_iter().for_each(|value| outline.push(value));
+    Some((interface, outline))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written() -> (Vec<u8>, Outline) {
+        let value = |name: &str, kind, of, bits| OutlinedValue { name: name.into(), kind, of, bits };
+        let mut outline = Outline::default();
+        for value in [
+            value("f", Kind::OnCall, 0, 0),
+            value("table", Kind::WithFunction, 0, symbol_bits::LOCAL),
+            value("", Kind::InData, 0, symbol_bits::LOCAL),
+            value("g", Kind::OtherName, 0, 0),
+            value("puts", Kind::Elsewhere, 0, symbol_bits::UNDEFINED),
+        ] {
+            outline.push(value);
+        }
+        let interface = ModuleInterface { undefined: vec!["puts".into()], ..ModuleInterface::default() };
+        (outline.to_bytes(&interface), outline)
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let (bytes, outline) = written();
+        let (interface, read) = Outline::from_bytes(&bytes).expect("it was written a moment ago");
+        assert_eq!((&*interface.undefined[0], read), ("puts", outline));
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused_or_written_as_it_is_read() {
+        let (bytes, outline) = written();
+        for end in 0..bytes.len() {
+            assert!(Outline::from_bytes(&bytes[..end]).is_err(), "cut off at {end}");
+        }
+        assert!(Outline::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0xff;
+            if let Ok((interface, read)) = Outline::from_bytes(&changed) {
+                assert_eq!(read.to_bytes(&interface), changed);
+                assert!(read.values.iter().all(|value| (value.of as usize) < outline.values.len()));
+            }
+        }
     }
 }

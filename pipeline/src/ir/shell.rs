@@ -8,7 +8,7 @@ use uruk_core::sync::Arc;
 
 use super::compile::IrCompiler;
 use super::error::CompileError;
-use super::ffi::{self, bytes, symbol_bits, take_message};
+use super::ffi::{self, bytes, take_message};
 use super::module::ThreadSafeModule;
 use super::normalize::normalize;
 use super::outline::{Kind, Outline, OutlinedValue};
@@ -53,22 +53,9 @@ impl Shell {
         ) {
             // SAFETY: the shim hands on the pointer it got below, and a name that lives for the call.
             let (outline, name) = unsafe { (&mut *data.cast::<Outline>(), bytes(name, size)) };
-            let kind = match kind {
-                1 => Kind::OnCall,
-                2 => Kind::InData,
-                3 => Kind::WithFunction,
-                4 => Kind::OtherName,
-                _ => Kind::Elsewhere,
-            };
-            let name: Box<str> = String::from_utf8_lossy(name).into();
-            let is_known = kind != Kind::Elsewhere;
-            if is_known && bits & symbol_bits::LOCAL != 0 {
-                outline.locals.insert(name.clone());
-            }
-            if kind == Kind::WithFunction {
-                outline.with_tables.insert(of);
-            }
-            outline.values.push(OutlinedValue { name, kind, of, bits });
+            let kind = Kind::of(kind).unwrap_or(Kind::Elsewhere);
+            let name = String::from_utf8_lossy(name).into();
+            outline.push(OutlinedValue { name, kind, of, bits });
         }
         let mut outline = Outline::default();
         let _held = self.module.lock()?;
