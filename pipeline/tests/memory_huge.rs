@@ -1,6 +1,7 @@
 //! Allocations whose data does not fit the common range: they have a range of their own, in which code reaches all.
 
 use uruk_core::ExecutorAddr;
+use uruk_core::sync::{Mutex, MutexGuard};
 use uruk_pipeline::memory::{
     InProcessMemoryManager, MemoryError, MemoryManager, MemoryOptions, MemoryUsage, SegmentKind,
     SegmentRequest, ViewPolicy,
@@ -32,6 +33,12 @@ fn touch_ends(start: ExecutorAddr, len: usize) -> [u8; 2] {
     })
 }
 
+/// One test at a time: what one has unmapped, another one could map again.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock()
+}
+
 fn is_mapped(address: ExecutorAddr) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().any(|line| {
@@ -43,6 +50,7 @@ fn is_mapped(address: ExecutorAddr) -> bool {
 
 #[test]
 fn code_reaches_the_start_of_every_segment_however_large_the_last_one_is() {
+    let _alone = alone();
     for views in [ViewPolicy::TwoViews, ViewPolicy::OneView] {
         let manager = manager(views);
         let kinds = [
@@ -79,6 +87,7 @@ fn code_reaches_the_start_of_every_segment_however_large_the_last_one_is() {
 
 #[test]
 fn data_that_fills_the_common_range_takes_the_next_allocation_elsewhere_with_its_code() {
+    let _alone = alone();
     let manager = manager(ViewPolicy::Automatic);
     let object = || {
         let requests = [request(SegmentKind::Code, 0), request(SegmentKind::Data, 600 << 20)];
@@ -99,6 +108,7 @@ fn data_that_fills_the_common_range_takes_the_next_allocation_elsewhere_with_its
 
 #[test]
 fn far_data_lies_elsewhere_and_leaves_its_code_among_the_others() {
+    let _alone = alone();
     let manager = manager(ViewPolicy::Automatic);
     let requests = [
         request(SegmentKind::Code, 0),
@@ -114,6 +124,7 @@ fn far_data_lies_elsewhere_and_leaves_its_code_among_the_others() {
 
 #[test]
 fn great_alignment_is_kept_outside_of_the_common_range() {
+    let _alone = alone();
     let manager = manager(ViewPolicy::Automatic);
     let aligned = SegmentRequest { align: GIB, ..request(SegmentKind::Data, 3 * GIB) };
     let alloc =
@@ -125,6 +136,7 @@ fn great_alignment_is_kept_outside_of_the_common_range() {
 
 #[test]
 fn what_the_system_refuses_leaves_nothing_behind() {
+    let _alone = alone();
     let manager = manager(ViewPolicy::Automatic);
     let before = manager.usage();
     let mut requests = vec![request(SegmentKind::Code, 0)];
