@@ -69,6 +69,7 @@ impl LazyFunction {
         let better = catch_unwind(AssertUnwindSafe(|| self.find_better(&body, improve, attempt, uses_pool)));
         match better.unwrap_or(Err(LazyCallError::Panicked)) {
             Ok(Some((address, held))) => {
+                slot.note(address);
                 let keep = || self.leads_on.lead_on_to(self.number, address, held);
                 match self.cell.promote(generation, address, keep) {
                     Some(_kept) => PromotionEnd::Promoted,

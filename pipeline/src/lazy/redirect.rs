@@ -3,14 +3,14 @@
 use std::any::Any;
 
 use uruk_core::{
-    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupSet, SearchOrder,
-    SymbolName,
+    AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
+    LookupSet, SearchOrder, SymbolName,
 };
 
 use super::function::{Body, FindError, Found, LazyFunction, find};
 use super::{Cells, LazyCallThroughManager};
 use crate::link::HeldCode;
-use crate::runtime::call_through::stub_number;
+use crate::runtime::call_through::{note_body, stub_number};
 
 /// Why a function could not be given another body.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -34,6 +34,7 @@ pub enum RedirectError {
 
 /// A function of a stub, found and held.
 struct Stub {
+    address: ExecutorAddr,
     cells: Cells,
     number: usize,
     /// Keeps the stub, and its slot with it.
@@ -111,6 +112,9 @@ impl LazyCallThroughManager {
         let mut found: Vec<_> = functions.into_iter().map(found).collect::<Result<_, RedirectError>>()?;
         let one_at_a_time = self.redirections.lock();
         let redirect = |(stub, (body, ready)): &mut (Stub, (Body, Option<Found>))| {
+            if let Some((body, _)) = ready {
+                note_body(*body, stub.address);
+            }
             stub.function().map(|function| function.redirect(body.clone(), ready.take()))
         };
         let before: Vec<_> = found.iter_mut().map(redirect).collect();
@@ -125,7 +129,7 @@ impl LazyCallThroughManager {
         let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<Cells>().ok());
         let cells = Cells::clone(&*cells.ok_or_else(not_lazy)?);
         let number = held.as_ref().and_then(|held| stub_number(address, held)).ok_or_else(not_lazy)?;
-        Ok(Stub { cells, number: number as usize, _held: held })
+        Ok(Stub { address, cells, number: number as usize, _held: held })
     }
 
     fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {

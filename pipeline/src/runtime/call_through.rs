@@ -26,6 +26,7 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use self::slot::Counting;
 pub(crate) use self::slot::{Counted, SlotAddr};
 use super::unwind;
+pub(crate) use super::unwind::functions::note as note_body;
 use crate::link::HeldCode;
 use crate::memory::StackMapping;
 
@@ -64,7 +65,7 @@ impl CallThroughDescriptor {
     pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
 
     fn slot(&self) -> SlotAddr {
-        SlotAddr { word: self.slot, counting: None }
+        SlotAddr { word: self.slot, stub: self.stub, counting: None }
     }
 
     /// The bytes of one whose slots the linker fills in. `cell` has to stay where it is for as long as the stub can be called.
@@ -139,7 +140,7 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     let once = OnceCall::save();
     // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
     let cell = unsafe { &**descriptor.cell };
-    let found = bind(descriptor, slot, cell);
+    let found = bind(slot, cell);
     once.restore();
     drop(blocked);
     // SAFETY: as above.
@@ -188,16 +189,12 @@ impl OnceCall {
 }
 
 /// Finds where the stub leads, and has later calls go there.
-fn bind(
-    descriptor: &CallThroughDescriptor,
-    slot: SlotAddr,
-    cell: &dyn Destination,
-) -> Result<ExecutorAddr, ExecutorAddr> {
+fn bind(slot: SlotAddr, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
     on_spare_stack(&mut || found = Some(cell.find(slot)));
     let found = found.expect("what runs elsewhere has come back");
     if let Ok(address) = found {
-        unwind::functions::note(address, ExecutorAddr::new(descriptor.stub));
+        slot.note(address);
     }
     found
 }
@@ -219,7 +216,7 @@ pub(crate) fn prepare(function: ExecutorAddr) {
         let blocked = BlockedSignals::begin();
         // SAFETY: as for a first call.
         let cell = unsafe { &**descriptor.cell };
-        if let Ok(address) = bind(descriptor, slot, cell) {
+        if let Ok(address) = bind(slot, cell) {
             let calls = cell.refers_to(address).into_iter();
             let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
             seen.extend(calls);

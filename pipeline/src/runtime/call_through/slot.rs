@@ -3,12 +3,16 @@
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::note_body;
+
 /// The word that a stub jumps through.
 ///
 /// Who uses it holds the stub, or is called through it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotAddr {
     pub(super) word: *mut u64,
+    /// The function's address.
+    pub(super) stub: u64,
     /// If calls can be counted.
     pub(super) counting: Option<Counting>,
 }
@@ -69,6 +73,11 @@ impl SlotAddr {
         // Relaxed: calls count without synchronization, and some may be lost.
         // SAFETY: a word of linked data beside the slot.
         unsafe { AtomicU32::from_ptr(&raw mut (*counted).calls) }.store(calls, Ordering::Relaxed);
+    }
+
+    /// Notes that `body` is this function's, for programs that ask which function they are in.
+    pub(crate) fn note(self, body: ExecutorAddr) {
+        note_body(body, ExecutorAddr::new(self.stub));
     }
 
     /// The code beside the stub that counts its calls.
