@@ -9,16 +9,14 @@
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 
+#[path = "../../pipeline/tests/support/function_unit.rs"]
+mod function_unit;
+
 use std::hint::black_box;
 use std::time::Instant;
 
-use uruk::core::sync::Arc;
-use uruk::core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolName,
-};
-use uruk::pipeline::link::graph::SectionRole;
-use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use function_unit::code_unit;
+use uruk::core::JitDylib;
 use uruk::{Jit, OwnedTracker};
 
 type Next = extern "C" fn(u64) -> u64;
@@ -26,34 +24,6 @@ type Next = extern "C" fn(u64) -> u64;
 const ROUNDS: usize = 51;
 const CALLS: u64 = 1_000_000;
 const REDEFINITIONS: usize = 20_000;
-
-/// `lea rax, [rdi + step]; ret`.
-struct Adds {
-    name: SymbolName,
-    step: u8,
-    layer: Arc<ObjectLinkingLayer>,
-}
-
-impl MaterializationUnit for Adds {
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
-        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
-    }
-
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let code = [0x48, 0x8d, 0x47, self.step, 0xc3];
-        let mut graph = LinkGraph::builder(self.name.as_str());
-        let block = graph.block(".text", SectionRole::Code, &code, 16);
-        graph.define(self.name.as_str(), block, 0);
-        self.layer.emit_graph(responsibility, graph.build().expect("a graph"));
-    }
-
-    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
-}
 
 fn main() {
     // What `cargo test --benches` runs is built, and measures nothing.
@@ -75,8 +45,9 @@ fn main() {
 
 fn add(jit: &Jit, bodies: &JitDylib, name: &str, step: u8) -> OwnedTracker {
     let tracker = OwnedTracker::new(bodies.create_tracker());
-    let unit = Adds { name: jit.intern(name), step, layer: jit.object_layer().clone() };
-    bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");
+    let code = vec![0x48, 0x8d, 0x47, step, 0xc3]; // lea rax, [rdi + step]; ret
+    let unit = code_unit(jit.intern(name), jit.object_layer().clone(), code);
+    bodies.define_with_tracker(unit, &tracker).expect("a new name");
     tracker
 }
 

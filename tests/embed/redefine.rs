@@ -3,56 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use uruk::core::sync::{Arc, Latch};
-use uruk::core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolName,
-};
-use uruk::pipeline::link::graph::SectionRole;
-use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use uruk::core::{JitDylib, MaterializationUnit};
 use uruk::{Function, Jit, JitError, OwnedTracker};
 
+use crate::function_unit::{code_unit, function_unit};
 use crate::support::{c, engine};
 
 pub(crate) type Answer = extern "C" fn() -> i32;
-
-/// A unit of a function that gives a number.
-struct Gives {
-    name: SymbolName,
-    number: i32,
-    layer: Arc<ObjectLinkingLayer>,
-    slowly: Option<Slowly>,
-}
 
 /// Says that it has begun, and goes on when it is told to.
 #[derive(Clone, Default)]
 pub(crate) struct Slowly {
     has_begun: Arc<Latch>,
     may_go_on: Arc<Latch>,
-}
-
-impl MaterializationUnit for Gives {
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
-        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
-    }
-
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        if let Some(slowly) = &self.slowly {
-            slowly.has_begun.open();
-            slowly.may_go_on.wait();
-        }
-        let code = [&[0xb8], &self.number.to_le_bytes()[..], &[0xc3]].concat(); // mov eax, number; ret
-        let mut graph = LinkGraph::builder(self.name.as_str());
-        let block = graph.block(".text", SectionRole::Code, &code, 16);
-        graph.define(self.name.as_str(), block, 0);
-        self.layer.emit_graph(responsibility, graph.build().expect("a graph"));
-    }
-
-    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
 }
 
 pub(crate) fn add_unit(
@@ -63,9 +26,23 @@ pub(crate) fn add_unit(
     slowly: Option<Slowly>,
 ) -> OwnedTracker {
     let tracker = OwnedTracker::new(bodies.create_tracker());
-    let unit = Gives { name: jit.intern(name), number, layer: jit.object_layer().clone(), slowly };
-    bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");
+    let unit = gives(jit, name, number);
+    let unit = match slowly {
+        None => unit,
+        Some(Slowly { has_begun, may_go_on }) => function_unit(jit.intern(name), move |responsibility| {
+            has_begun.open();
+            may_go_on.wait();
+            unit.materialize(responsibility);
+        }),
+    };
+    bodies.define_with_tracker(unit, &tracker).expect("a new name");
     tracker
+}
+
+/// A unit of a function that gives a number.
+pub(crate) fn gives(jit: &Jit, name: &str, number: i32) -> Box<dyn MaterializationUnit> {
+    let code = [&[0xb8], &number.to_le_bytes()[..], &[0xc3]].concat(); // mov eax, number; ret
+    code_unit(jit.intern(name), jit.object_layer().clone(), code)
 }
 
 /// A body of `answer` under the name that this gives.
@@ -104,6 +81,31 @@ fn a_function_is_redefined_before_its_stub_is_there_before_its_call_and_after() 
     assert_eq!((*again as usize, again()), (*answer as usize, 5));
     jit.redefine(&bodies, [("answer", name(6))]).expect("its body is there");
     assert_eq!((answer(), again()), (6, 6));
+}
+
+/// A program compares what the unwinder says with addresses that it has taken.
+#[test]
+fn every_body_says_that_it_is_the_function_of_its_stub() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    for number in 1..=4 {
+        let body = format!(
+            "void *_Unwind_FindEnclosingFunction(void *);
+             static __attribute__((noinline)) void *here(void) {{ return __builtin_return_address(0); }}
+             void *who{number}(void) {{ return _Unwind_FindEnclosingFunction(here()); }}"
+        );
+        jit.in_dylib(&bodies).add_object(c(&format!("{number}.o"), &body)).expect("a new name");
+    }
+    jit.add_lazy(&bodies, [("who", "who1")]).expect("a new name");
+    // SAFETY: all bodies have this signature, and the pointers stay in their handles.
+    let who = unsafe { jit.get::<extern "C" fn() -> *const ()>("who") }.expect("it is there");
+    let own = *who as *const ();
+    jit.redefine(&bodies, [("who", "who2")]).expect("its body is there");
+    assert_eq!(who(), own, "redefined before its first call");
+    jit.redefine(&bodies, [("who", "who3")]).expect("its body is there");
+    assert_eq!(who(), own, "redefined after it");
+    jit.redefine_lazily(&bodies, [("who", "who4")]).expect("it is a lazy function");
+    assert_eq!(who(), own, "found by its first call");
 }
 
 /// Code that was linked before calls the new body too, and the one that is called has its address from the beginning.

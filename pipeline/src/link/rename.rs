@@ -8,6 +8,7 @@
 //! objects are (`merge.rs`).
 
 use rustc_hash::FxHashSet;
+#[cfg(feature = "llvm")]
 use uruk_core::ExecutorAddr;
 
 use super::error::LinkError;
