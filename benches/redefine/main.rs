@@ -38,8 +38,13 @@ fn main() {
     let stub = unsafe { jit.function::<Next>("next") }.expect("it is there");
     // SAFETY: as above.
     let direct = unsafe { jit.in_dylib(&bodies).function::<Next>("next$0") }.expect("it is there");
-    assert_eq!(stub(41), 42);
-    calls(&jit, direct, stub);
+    let _other = add(&jit, &bodies, "other", 1);
+    jit.add_lazy_group(&bodies, [("next of a group", "next$0"), ("other of a group", "other")])
+        .expect("new names");
+    // SAFETY: as above.
+    let grouped = unsafe { jit.function::<Next>("next of a group") }.expect("it is there");
+    assert_eq!((stub(41), grouped(41)), (42, 42));
+    calls(&jit, direct, stub, grouped);
     redefinitions(&jit, &bodies, first, stub);
 }
 
@@ -51,14 +56,15 @@ fn add(jit: &Jit, bodies: &JitDylib, name: &str, step: u8) -> OwnedTracker {
     tracker
 }
 
-fn calls(jit: &Jit, direct: Next, stub: Next) {
+fn calls(jit: &Jit, direct: Next, stub: Next, grouped: Next) {
     let through = |function: Next| {
         let function = black_box(function);
         (0..CALLS).fold(0, |sum, _| function(sum))
     };
-    let cases: [(&str, &dyn Fn() -> u64); 5] = [
+    let cases: [(&str, &dyn Fn() -> u64); 6] = [
         ("plain", &|| through(direct)),
         ("stub", &|| through(stub)),
+        ("stub of a group", &|| through(grouped)),
         ("stub, a guard around all", &|| {
             let _guard = jit.enter();
             through(stub)
@@ -79,7 +85,7 @@ fn calls(jit: &Jit, direct: Next, stub: Next) {
             })
         }),
     ];
-    let mut taken = [const { Vec::new() }; 5];
+    let mut taken = [const { Vec::new() }; 6];
     for _ in 0..ROUNDS {
         for ((_, run), taken) in cases.iter().zip(&mut taken) {
             let begun = Instant::now();
