@@ -28,6 +28,7 @@
 #[expect(dead_code, reason = "redirections are the other model's")]
 #[path = "../../pipeline/src/lazy/cell.rs"]
 mod cell;
+#[path = "../support/stub.rs"]
 mod stub;
 
 use cell::{Cell, Slot as _};

@@ -27,6 +27,7 @@
 #[expect(dead_code, reason = "nothing is promoted here; `promote.rs` does that")]
 #[path = "../../pipeline/src/lazy/cell.rs"]
 mod cell;
+#[path = "../support/stub.rs"]
 mod stub;
 
 use cell::{Cell, Slot as _};

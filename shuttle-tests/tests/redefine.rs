@@ -33,7 +33,7 @@ mod common;
 #[expect(dead_code, reason = "names of threads are for messages")]
 #[path = "../../pipeline/src/guard/slots.rs"]
 mod slots;
-#[path = "../../loom-tests/tests/stub/mod.rs"]
+#[path = "../../loom-tests/support/stub.rs"]
 mod stub;
 mod weakenings;
 

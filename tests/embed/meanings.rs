@@ -1,5 +1,6 @@
 //! Modules whose names mean something else each time.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use uruk::core::{CodeInstance, CodeSignature, ExecutorAddr, LookupError};
@@ -140,6 +141,31 @@ fn an_instance_of_another_convention_is_called_through_an_adapter() {
     let many = SpecializedSignature { parameters: vec![integer; 7], result: integer };
     let refused = LinkerInfo::new().refer_to_instance_as("callee", instance.clone(), many, "otherwise");
     assert!(matches!(refused, Err(TrampolineError::TooManyParameters { index: 6 })));
+}
+
+/// Adapter and module have one unwind table.
+#[test]
+fn a_panic_passes_through_an_adapter() {
+    extern "C-unwind" fn panics(
+        _: *const CodeInstance<ExecutorAddr>,
+        _: *const BoxedValue,
+        _: usize,
+    ) -> BoxedValue {
+        panic!("as the test wants it");
+    }
+    let jit = engine(1);
+    let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    instance.publish_invoke(ExecutorAddr::from_ptr(panics as *const ())).expect("nobody else publishes");
+    let signature =
+        SpecializedSignature { parameters: Vec::new(), result: ValueType::Integer { boxes, unboxes } };
+    let info = LinkerInfo::new().refer_to_instance_as("callee", instance, signature, "nobody");
+    let module = "declare i64 @callee() define i64 @f() uwtable { %x = call i64 @callee() ret i64 %x }";
+    let source = ObjectBuffer::new("f.ll", module.as_bytes());
+    jit.add_translation_unit(source, info.expect("no parameters")).expect("a new name");
+    // SAFETY: that is its type.
+    let f = unsafe { jit.get::<extern "C-unwind" fn() -> i64>("f") }.expect("it is there");
+    let payload = std::panic::catch_unwind(AssertUnwindSafe(|| f())).expect_err("it panics");
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"as the test wants it"));
 }
 
 /// The instance is there for as long as an adapter that reads it.
