@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use uruk::core::sync::{Arc, Mutex};
 use uruk::core::{
-    AliasMap, AliasTarget, JitDylib, SharedError, SymbolFlags, SymbolName, WeakResourceTracker,
+    AliasMap, AliasTarget, ExecutorAddr, JitDylib, SharedError, SymbolFlags, SymbolName, WeakResourceTracker,
 };
 use uruk::pipeline::lazy::LazyCallThroughManager;
 use uruk::pipeline::link::ObjectLinkingLayer;
@@ -69,6 +69,13 @@ const GENERATION: usize = 2 * FUNCTIONS_MAX;
 const BETTER: i32 = FUNCTIONS_MAX as i32;
 const FUNCTIONS_MAX: usize = 1 << 10;
 
+/// What a call gives that is the first one of a stub which has gone, and its body too: its caller had found it before.
+const GONE: i32 = -1;
+
+extern "C" fn gone() -> i32 {
+    GONE
+}
+
 /// After so many calls a function may go up.
 const CALLS: u32 = 5;
 
@@ -94,7 +101,8 @@ impl Storm {
         });
         let storm = Self {
             better,
-            lazy: LazyCallThroughManager::new(ObjectLinkingLayer::clone(jit.object_layer())),
+            lazy: LazyCallThroughManager::new(ObjectLinkingLayer::clone(jit.object_layer()))
+                .on_failure(|_| ExecutorAddr::from_ptr(gone as Answer as *const ())),
             jit,
             bodies,
             functions: (0..size.functions).map(|_| Defined::default()).collect(),
@@ -161,7 +169,8 @@ impl Storm {
         let defined = &self.functions[function];
         let reached = defined.reached.load(Ordering::Acquire);
         let number = match answer(&name(function)) {
-            Ok(number) => number as usize,
+            Ok(GONE) if comes_and_goes(function) => return,
+            Ok(number) => usize::try_from(number).expect("only what is removed may be gone"),
             Err(error) if comes_and_goes(function) => {
                 assert!(matches!(error, JitError::Lookup(_)), "{error}");
                 return;
