@@ -111,7 +111,8 @@ impl LazyCallThroughManager {
     /// # Concurrency
     /// May be called while others call the functions, look them up, lead them elsewhere and remove their bodies: nobody fails for it who
     /// would not otherwise. A first call that still waits for an older body goes to the new one. Of several functions each is switched at a moment of its own, so
-    /// that a call may find some of them switched. Two threads that redirect several functions do it one after the other.
+    /// that a call may find some of them switched; those of one [group](Self::lazy_group) are switched at one moment. Two threads that redirect
+    /// several functions do it one after the other.
     ///
     /// The old bodies stay until their trackers are removed, and beyond that as long as somebody holds them.
     ///
