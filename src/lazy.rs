@@ -91,7 +91,7 @@ impl Jit {
     /// As [`add_lazy`](Self::add_lazy).
     ///
     /// # Cost
-    /// A call is a load more than a jump, which is 0 to 2 ns. Each redefinition of several functions takes eight bytes for each function of
+    /// A call is a load more than a jump, which was lost in the noise where it was measured (`cargo bench --bench redefine`). Each redefinition of several functions takes eight bytes for each function of
     /// the group, which stay until the functions are removed: a thread may be about to read them.
     ///
     /// # Examples

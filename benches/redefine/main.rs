@@ -24,6 +24,8 @@ type Next = extern "C" fn(u64) -> u64;
 const ROUNDS: usize = 51;
 const CALLS: u64 = 1_000_000;
 const REDEFINITIONS: usize = 20_000;
+/// How many functions are called in turn.
+const CYCLED: u64 = 1_000;
 
 fn main() {
     // What `cargo test --benches` runs is built, and measures nothing.
@@ -45,6 +47,8 @@ fn main() {
     let grouped = unsafe { jit.function::<Next>("next of a group") }.expect("it is there");
     assert_eq!((stub(41), grouped(41)), (42, 42));
     calls(&jit, direct, stub, grouped);
+    cycling(&jit);
+    of_several(&jit);
     redefinitions(&jit, &bodies, first, stub);
 }
 
@@ -100,6 +104,74 @@ fn calls(jit: &Jit, direct: Next, stub: Next, grouped: Next) {
         let ratio = taken.iter().zip(&plain).map(|(all, plain)| all / plain).collect();
         println!("{case:32} {:8.2} {:8.2} {:8.2}", median(taken), median(over), median(ratio));
     }
+}
+
+/// Calls that go round many functions, each through a stub of its own.
+fn cycling(jit: &Jit) {
+    let bodies = jit.create_dylib("cycled").expect("a new name");
+    let names = |kind: &str| (0..CYCLED).map(|number| format!("{kind}{number}")).collect::<Vec<_>>();
+    let made = names("body");
+    let _kept: Vec<_> = made.iter().map(|name| add(jit, &bodies, name, 1)).collect();
+    let (alone, grouped) = (names("alone"), names("grouped"));
+    jit.add_lazy(&bodies, pairs(&alone, &made)).expect("new names");
+    jit.add_lazy_group(&bodies, pairs(&grouped, &made)).expect("new names");
+    // SAFETY: all bodies have this signature, refer to nothing, and stay.
+    let get =
+        |scope: uruk::Scope<'_>, name: &String| unsafe { scope.function::<Next>(name) }.expect("it is there");
+    let direct = made.iter().map(|name| get(jit.in_dylib(&bodies), name)).collect();
+    let [alone, grouped] = [alone, grouped]
+        .map(|names| names.iter().map(|name| get(jit.in_dylib(jit.main_dylib()), name)).collect());
+    let functions: [Vec<Next>; 3] = [direct, alone, grouped];
+    let mut taken = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (functions, taken) in functions.iter().zip(&mut taken) {
+            let begun = Instant::now();
+            for _ in 0..CALLS / CYCLED {
+                black_box(functions.iter().fold(0, |sum, function| function(sum)));
+            }
+            taken.push(begun.elapsed().as_nanos() as f64 / CALLS as f64);
+        }
+    }
+    println!("\n{:32} {:>8}", format!("a call, {CYCLED} functions in turn, ns"), "median");
+    for (case, taken) in ["plain", "stub", "stub of a group"].iter().zip(taken) {
+        println!("{case:32} {:8.2}", median(taken));
+    }
+}
+
+/// Redefinitions of ten functions, to bodies that are Ready.
+fn of_several(jit: &Jit) {
+    const FUNCTIONS: usize = 10;
+    let bodies = jit.create_dylib("several").expect("a new name");
+    let names = |kind: &str| (0..FUNCTIONS).map(|number| format!("{kind}{number}")).collect::<Vec<_>>();
+    let made = ["one", "two"].map(names);
+    let _kept: Vec<_> = made.iter().flatten().map(|name| add(jit, &bodies, name, 1)).collect();
+    println!("\n{:32} {:>8}", format!("{FUNCTIONS} functions redefined, us"), "median");
+    for (case, is_group) in [("each at its moment", false), ("a group, at one moment", true)] {
+        let functions = names(case);
+        let first = pairs(&functions, &made[0]);
+        match is_group {
+            true => jit.add_lazy_group(&bodies, first),
+            false => jit.add_lazy(&bodies, first),
+        }
+        .expect("new names");
+        for function in &functions {
+            // SAFETY: as above.
+            let function = unsafe { jit.function::<Next>(function) }.expect("it is there");
+            assert_eq!(function(41), 42);
+        }
+        let mut taken = Vec::new();
+        for number in 1..=1_000 {
+            let next = pairs(&functions, &made[number % 2]);
+            let begun = Instant::now();
+            jit.redefine(&bodies, next).expect("they are there");
+            taken.push(begun.elapsed().as_nanos() as f64 / 1e3);
+        }
+        println!("{case:32} {:8.2}", median(taken));
+    }
+}
+
+fn pairs<'n>(functions: &'n [String], bodies: &'n [String]) -> impl Iterator<Item = (&'n str, &'n str)> {
+    functions.iter().zip(bodies).map(|(function, body)| (&**function, &**body))
 }
 
 fn redefinitions(jit: &Jit, bodies: &JitDylib, mut last: OwnedTracker, stub: Next) {
