@@ -1,9 +1,10 @@
 //! Functions of a program that are compiled when they are first called, and that can be given other bodies.
 
 use uruk_core::{
-    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SearchOrder, SymbolFlags,
-    SymbolName,
+    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, MaterializationUnit,
+    SearchOrder, SymbolFlags, SymbolName,
 };
+use uruk_pipeline::lazy::{LazyCallThroughManager, RedirectError};
 
 use crate::{Jit, JitError, Scope};
 
@@ -82,12 +83,52 @@ impl Jit {
         self.main().add_lazy(bodies, functions)
     }
 
+    /// The same for functions that are redefined together: [`redefine`](Self::redefine) switches those of a group at one moment. A thread that
+    /// has reached the new body of one reaches no older body of another that was redefined with it. A body that runs is not replaced: it
+    /// may call new bodies of the others.
+    ///
+    /// # Errors
+    /// As [`add_lazy`](Self::add_lazy).
+    ///
+    /// # Cost
+    /// A call is a load more than a jump, which was lost in the noise where it was measured (`cargo bench --bench redefine`). Each redefinition of several functions takes eight bytes for each function of
+    /// the group, which stay until the functions are removed: a thread may be about to read them.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let bodies = jit.create_dylib("bodies")?;
+    /// let program = "define i32 @pack.1() { ret i32 1 } define i32 @unpack.1() { ret i32 1 }
+    ///                define i32 @pack.2() { ret i32 2 } define i32 @unpack.2() { ret i32 2 }";
+    /// jit.in_dylib(&bodies).add_ir_text("formats.ll", program)?;
+    /// jit.add_lazy_group(&bodies, [("pack", "pack.1"), ("unpack", "unpack.1")])?;
+    /// // SAFETY: all bodies have this signature.
+    /// let [pack, unpack] = ["pack", "unpack"].map(|name| unsafe { jit.get::<extern "C" fn() -> i32>(name) });
+    /// let (pack, unpack) = (pack?, unpack?);
+    /// assert_eq!((pack(), unpack()), (1, 1));
+    /// jit.redefine(&bodies, [("pack", "pack.2"), ("unpack", "unpack.2")])?;
+    /// assert_eq!((pack(), unpack()), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_lazy_group<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+    ) -> Result<(), JitError> {
+        self.main().add_lazy_group(bodies, functions)
+    }
+
     /// Gives lazy functions of the main dylib other bodies, of `bodies`, which are compiled before anything changes. Calls that begin when
     /// this has returned reach the new bodies; calls that run go on in the old ones. The functions' addresses stay, and handles of them
     /// lead to the new bodies too.
     ///
     /// All of `functions` are redefined or, on an error, none. Each is switched at a moment of its own: a call that runs meanwhile may find some of
-    /// them switched.
+    /// them switched. Those of one [group](Self::add_lazy_group) are switched at one moment.
     ///
     /// A function has a new body in one of three ways. *Replace*, which is this: whoever calls it reaches the new body. *Shadow*: remove it
     /// and add it anew, so that what is linked later reaches the new one, and what was linked before stays with the old. *Reject*: a
@@ -162,6 +203,27 @@ impl Scope<'_> {
         bodies: &JitDylib,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
+        self.add_stubs(bodies, functions, LazyCallThroughManager::lazy_reexports)
+    }
+
+    /// Defines functions that are redefined together, as [`Jit::add_lazy_group`] does.
+    ///
+    /// # Errors
+    /// As [`Jit::add_lazy`].
+    pub fn add_lazy_group<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+    ) -> Result<(), JitError> {
+        self.add_stubs(bodies, functions, LazyCallThroughManager::lazy_group)
+    }
+
+    fn add_stubs<'n, N: Into<LazyName<'n>>>(
+        &self,
+        bodies: &JitDylib,
+        functions: impl IntoIterator<Item = N>,
+        stubs: fn(&LazyCallThroughManager, &JitDylib, AliasMap) -> Box<dyn MaterializationUnit>,
+    ) -> Result<(), JitError> {
         let session = &self.jit.session;
         let names: Vec<_> = functions.into_iter().map(|name| self.intern(name.into())).collect();
         let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
@@ -176,7 +238,7 @@ impl Scope<'_> {
             (flags & SymbolFlags::EXPORTED) | SymbolFlags::CALLABLE
         };
         let functions = alias_map(names, flags_of);
-        let unit = self.jit.files.lazy.lazy_reexports(bodies, functions);
+        let unit = stubs(&self.jit.files.lazy, bodies, functions);
         self.dylib().define_with_tracker(unit, &self.tracker())?;
         self.let_bodies_call(bodies)
     }
@@ -190,9 +252,8 @@ impl Scope<'_> {
         bodies: &JitDylib,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
-        self.let_bodies_call(bodies)?;
         let functions = self.redefinitions(functions);
-        Ok(self.jit.files.lazy.redirect(self.dylib(), bodies, functions)?)
+        self.letting_bodies_call(bodies, || self.jit.files.lazy.redirect(self.dylib(), bodies, functions))
     }
 
     /// Gives lazy functions other bodies, as [`Jit::redefine_lazily`] does.
@@ -204,9 +265,9 @@ impl Scope<'_> {
         bodies: &JitDylib,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
-        self.let_bodies_call(bodies)?;
         let functions = self.redefinitions(functions);
-        Ok(self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions)?)
+        let redirect = || self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions);
+        self.letting_bodies_call(bodies, redirect)
     }
 
     fn redefinitions<'n, N: Into<LazyName<'n>>>(&self, functions: impl IntoIterator<Item = N>) -> AliasMap {
@@ -217,6 +278,25 @@ impl Scope<'_> {
     fn intern(&self, name: LazyName<'_>) -> (SymbolName, SymbolName) {
         let session = &self.jit.session;
         (session.intern(name.function), session.intern(name.body))
+    }
+
+    /// Has references of `bodies` find the functions of this dylib ahead of their own, and redirects. If that fails, they find what they
+    /// found before: the order has to be there first, for bodies are linked by it.
+    fn letting_bodies_call(
+        &self,
+        bodies: &JitDylib,
+        redirect: impl FnOnce() -> Result<(), RedirectError>,
+    ) -> Result<(), JitError> {
+        let before = bodies.link_order();
+        self.let_bodies_call(bodies)?;
+        let now = bodies.link_order();
+        redirect().map_err(|error| {
+            // Unless somebody has changed it meanwhile. A dylib that was removed has no order any more.
+            if now != before && bodies.link_order() == now {
+                _ = bodies.set_link_order(before);
+            }
+            error.into()
+        })
     }
 
     /// Has references of `bodies` find the functions of this dylib ahead of their own.

@@ -38,7 +38,7 @@
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Jit::add_lazy`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
-//! | redefine functions while they run | [`Jit::redefine`] |
+//! | redefine functions while they run; several at one moment | [`Jit::redefine`]; [`Jit::add_lazy_group`] |
 //! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](core::CodeInstance), [`CodeInstanceTable`](core::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |

@@ -9,16 +9,14 @@
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 
+#[path = "../../pipeline/tests/support/function_unit.rs"]
+mod function_unit;
+
 use std::hint::black_box;
 use std::time::Instant;
 
-use uruk::core::sync::Arc;
-use uruk::core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolName,
-};
-use uruk::pipeline::link::graph::SectionRole;
-use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use function_unit::code_unit;
+use uruk::core::JitDylib;
 use uruk::{Jit, OwnedTracker};
 
 type Next = extern "C" fn(u64) -> u64;
@@ -26,34 +24,8 @@ type Next = extern "C" fn(u64) -> u64;
 const ROUNDS: usize = 51;
 const CALLS: u64 = 1_000_000;
 const REDEFINITIONS: usize = 20_000;
-
-/// `lea rax, [rdi + step]; ret`.
-struct Adds {
-    name: SymbolName,
-    step: u8,
-    layer: Arc<ObjectLinkingLayer>,
-}
-
-impl MaterializationUnit for Adds {
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
-        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
-    }
-
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let code = [0x48, 0x8d, 0x47, self.step, 0xc3];
-        let mut graph = LinkGraph::builder(self.name.as_str());
-        let block = graph.block(".text", SectionRole::Code, &code, 16);
-        graph.define(self.name.as_str(), block, 0);
-        self.layer.emit_graph(responsibility, graph.build().expect("a graph"));
-    }
-
-    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
-}
+/// How many functions are called in turn.
+const CYCLED: u64 = 1_000;
 
 fn main() {
     // What `cargo test --benches` runs is built, and measures nothing.
@@ -68,26 +40,35 @@ fn main() {
     let stub = unsafe { jit.function::<Next>("next") }.expect("it is there");
     // SAFETY: as above.
     let direct = unsafe { jit.in_dylib(&bodies).function::<Next>("next$0") }.expect("it is there");
-    assert_eq!(stub(41), 42);
-    calls(&jit, direct, stub);
+    let _other = add(&jit, &bodies, "other", 1);
+    jit.add_lazy_group(&bodies, [("next of a group", "next$0"), ("other of a group", "other")])
+        .expect("new names");
+    // SAFETY: as above.
+    let grouped = unsafe { jit.function::<Next>("next of a group") }.expect("it is there");
+    assert_eq!((stub(41), grouped(41)), (42, 42));
+    calls(&jit, direct, stub, grouped);
+    cycling(&jit);
+    of_several(&jit);
     redefinitions(&jit, &bodies, first, stub);
 }
 
 fn add(jit: &Jit, bodies: &JitDylib, name: &str, step: u8) -> OwnedTracker {
     let tracker = OwnedTracker::new(bodies.create_tracker());
-    let unit = Adds { name: jit.intern(name), step, layer: jit.object_layer().clone() };
-    bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");
+    let code = vec![0x48, 0x8d, 0x47, step, 0xc3]; // lea rax, [rdi + step]; ret
+    let unit = code_unit(jit.intern(name), jit.object_layer().clone(), code);
+    bodies.define_with_tracker(unit, &tracker).expect("a new name");
     tracker
 }
 
-fn calls(jit: &Jit, direct: Next, stub: Next) {
+fn calls(jit: &Jit, direct: Next, stub: Next, grouped: Next) {
     let through = |function: Next| {
         let function = black_box(function);
         (0..CALLS).fold(0, |sum, _| function(sum))
     };
-    let cases: [(&str, &dyn Fn() -> u64); 5] = [
+    let cases: [(&str, &dyn Fn() -> u64); 6] = [
         ("plain", &|| through(direct)),
         ("stub", &|| through(stub)),
+        ("stub of a group", &|| through(grouped)),
         ("stub, a guard around all", &|| {
             let _guard = jit.enter();
             through(stub)
@@ -108,7 +89,7 @@ fn calls(jit: &Jit, direct: Next, stub: Next) {
             })
         }),
     ];
-    let mut taken = [const { Vec::new() }; 5];
+    let mut taken = [const { Vec::new() }; 6];
     for _ in 0..ROUNDS {
         for ((_, run), taken) in cases.iter().zip(&mut taken) {
             let begun = Instant::now();
@@ -123,6 +104,74 @@ fn calls(jit: &Jit, direct: Next, stub: Next) {
         let ratio = taken.iter().zip(&plain).map(|(all, plain)| all / plain).collect();
         println!("{case:32} {:8.2} {:8.2} {:8.2}", median(taken), median(over), median(ratio));
     }
+}
+
+/// Calls that go round many functions, each through a stub of its own.
+fn cycling(jit: &Jit) {
+    let bodies = jit.create_dylib("cycled").expect("a new name");
+    let names = |kind: &str| (0..CYCLED).map(|number| format!("{kind}{number}")).collect::<Vec<_>>();
+    let made = names("body");
+    let _kept: Vec<_> = made.iter().map(|name| add(jit, &bodies, name, 1)).collect();
+    let (alone, grouped) = (names("alone"), names("grouped"));
+    jit.add_lazy(&bodies, pairs(&alone, &made)).expect("new names");
+    jit.add_lazy_group(&bodies, pairs(&grouped, &made)).expect("new names");
+    // SAFETY: all bodies have this signature, refer to nothing, and stay.
+    let get =
+        |scope: uruk::Scope<'_>, name: &String| unsafe { scope.function::<Next>(name) }.expect("it is there");
+    let direct = made.iter().map(|name| get(jit.in_dylib(&bodies), name)).collect();
+    let [alone, grouped] = [alone, grouped]
+        .map(|names| names.iter().map(|name| get(jit.in_dylib(jit.main_dylib()), name)).collect());
+    let functions: [Vec<Next>; 3] = [direct, alone, grouped];
+    let mut taken = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (functions, taken) in functions.iter().zip(&mut taken) {
+            let begun = Instant::now();
+            for _ in 0..CALLS / CYCLED {
+                black_box(functions.iter().fold(0, |sum, function| function(sum)));
+            }
+            taken.push(begun.elapsed().as_nanos() as f64 / CALLS as f64);
+        }
+    }
+    println!("\n{:32} {:>8}", format!("a call, {CYCLED} functions in turn, ns"), "median");
+    for (case, taken) in ["plain", "stub", "stub of a group"].iter().zip(taken) {
+        println!("{case:32} {:8.2}", median(taken));
+    }
+}
+
+/// Redefinitions of ten functions, to bodies that are Ready.
+fn of_several(jit: &Jit) {
+    const FUNCTIONS: usize = 10;
+    let bodies = jit.create_dylib("several").expect("a new name");
+    let names = |kind: &str| (0..FUNCTIONS).map(|number| format!("{kind}{number}")).collect::<Vec<_>>();
+    let made = ["one", "two"].map(names);
+    let _kept: Vec<_> = made.iter().flatten().map(|name| add(jit, &bodies, name, 1)).collect();
+    println!("\n{:32} {:>8}", format!("{FUNCTIONS} functions redefined, us"), "median");
+    for (case, is_group) in [("each at its moment", false), ("a group, at one moment", true)] {
+        let functions = names(case);
+        let first = pairs(&functions, &made[0]);
+        match is_group {
+            true => jit.add_lazy_group(&bodies, first),
+            false => jit.add_lazy(&bodies, first),
+        }
+        .expect("new names");
+        for function in &functions {
+            // SAFETY: as above.
+            let function = unsafe { jit.function::<Next>(function) }.expect("it is there");
+            assert_eq!(function(41), 42);
+        }
+        let mut taken = Vec::new();
+        for number in 1..=1_000 {
+            let next = pairs(&functions, &made[number % 2]);
+            let begun = Instant::now();
+            jit.redefine(&bodies, next).expect("they are there");
+            taken.push(begun.elapsed().as_nanos() as f64 / 1e3);
+        }
+        println!("{case:32} {:8.2}", median(taken));
+    }
+}
+
+fn pairs<'n>(functions: &'n [String], bodies: &'n [String]) -> impl Iterator<Item = (&'n str, &'n str)> {
+    functions.iter().zip(bodies).map(|(function, body)| (&**function, &**body))
 }
 
 fn redefinitions(jit: &Jit, bodies: &JitDylib, mut last: OwnedTracker, stub: Next) {

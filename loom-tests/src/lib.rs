@@ -33,6 +33,7 @@
 //! | `call_through.rs` | a stub is called for the first time while others begin to hold it and its body goes |
 //! | `redirect.rs` | a stub is led elsewhere while it is called for the first time, and while bodies go |
 //! | `promote.rs` | a stub gets a better body while others call it for the first time and lead it elsewhere |
+//! | `group.rs` | several functions are led elsewhere at one moment, while they are called, for the first time too |
 //! | `guard.rs` | code is replaced and freed while threads run it under guards |
 //! | `single_flight.rs` | threads that want one cache entry: one makes it, fails or gives up, and the others wait |
 //! | `write_behind.rs` | entries are pushed to a queue while it is flushed, and while its thread retires |

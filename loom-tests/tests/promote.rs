@@ -28,38 +28,18 @@
 #[expect(dead_code, reason = "redirections are the other model's")]
 #[path = "../../pipeline/src/lazy/cell.rs"]
 mod cell;
+#[path = "../support/stub.rs"]
+mod stub;
 
-use cell::{Cell, Slot};
+use cell::{Cell, Slot as _};
 use loom_tests::stage::model_within;
+use stub::{COUNTED, Word};
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, thread};
 
 const PREEMPTIONS: usize = 4;
 
-/// Where the slot leads before anybody calls.
-const UNBOUND: u64 = 0;
 const CALLS: u32 = 30;
-/// Added to a body whose calls are counted.
-const COUNTED: u64 = 1000;
-
-#[derive(Clone)]
-struct Word(Arc<AtomicU64>);
-
-impl Slot for Word {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed) // as the processor does: one word, whose order the cell's lock gives
-    }
-
-    fn store(&self, address: u64) {
-        self.0.store(address, Ordering::Relaxed);
-    }
-
-    fn store_counted(&self, address: u64, calls: u32) {
-        assert_eq!(calls, CALLS);
-        self.store(address + COUNTED);
-    }
-}
 
 /// A stub of destination 1, whose first body is 10 and better one 11; those of destination 2 are 20 and 21.
 struct Scene {
@@ -69,20 +49,16 @@ struct Scene {
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let slot = Word(Arc::new(AtomicU64::new(UNBOUND)));
-        Arc::new(Self { cell: Cell::new(1), slot })
+        Arc::new(Self { cell: Cell::new(1), slot: Word::new() })
     }
 
     /// Which body a call reaches.
     fn call(&self) -> u64 {
-        match self.slot.load() {
-            UNBOUND => {
-                let find = |&destination: &u64| Ok::<_, ()>((ExecutorAddr::new(destination * 10), ()));
-                let bound = self.cell.bind(&self.slot, find, |_, ()| (), |_| Some(CALLS));
-                bound.expect("a body is there").value()
-            }
-            body => body % COUNTED,
-        }
+        self.slot.body().unwrap_or_else(|| {
+            let find = |&destination: &u64| Ok::<_, ()>((ExecutorAddr::new(destination * 10), ()));
+            let bound = self.cell.bind(&self.slot, find, |_, ()| (), |_| Some(CALLS));
+            bound.expect("a body is there").value()
+        })
     }
 
     /// Whether there was anything to promote, and it was wanted until the end.
@@ -100,7 +76,7 @@ impl Scene {
 
     fn redirect(&self, is_ready: bool) {
         let ready = is_ready.then(|| ExecutorAddr::new(20));
-        let (_before, ()) = self.cell.redirect(2, ready, |_| ());
+        let (_before, ()) = self.cell.redirect(2, ready, |_| (), Word::store);
     }
 }
 

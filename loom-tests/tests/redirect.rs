@@ -27,34 +27,17 @@
 #[expect(dead_code, reason = "nothing is promoted here; `promote.rs` does that")]
 #[path = "../../pipeline/src/lazy/cell.rs"]
 mod cell;
+#[path = "../support/stub.rs"]
+mod stub;
 
-use cell::{Cell, Slot};
+use cell::{Cell, Slot as _};
 use loom_tests::stage::model_within;
+use stub::Word;
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, thread};
 
 const PREEMPTIONS: usize = 4;
-
-/// Where the slot leads before anybody calls.
-const UNBOUND: u64 = 0;
-
-#[derive(Clone)]
-struct Word(Arc<AtomicU64>);
-
-impl Slot for Word {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed) // as the processor does: one word, whose order the cell's lock gives
-    }
-
-    fn store(&self, address: u64) {
-        self.0.store(address, Ordering::Relaxed);
-    }
-
-    fn store_counted(&self, address: u64, _calls: u32) {
-        self.store(address);
-    }
-}
 
 /// A stub, and bodies 1 to 3.
 struct Scene {
@@ -65,8 +48,8 @@ struct Scene {
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let slot = Word(Arc::new(AtomicU64::new(UNBOUND)));
-        Arc::new(Self { cell: Cell::new(1), slot, is_gone: std::array::from_fn(|_| AtomicBool::new(false)) })
+        let is_gone = std::array::from_fn(|_| AtomicBool::new(false));
+        Arc::new(Self { cell: Cell::new(1), slot: Word::new(), is_gone })
     }
 
     fn find(&self, body: u64) -> Result<(ExecutorAddr, ()), u64> {
@@ -76,18 +59,16 @@ impl Scene {
     }
 
     fn call(&self) -> Result<u64, u64> {
-        match self.slot.load() {
-            UNBOUND => {
-                let body = self.cell.bind(&self.slot, |&body| self.find(body), |_, ()| (), |_| None);
-                body.map(ExecutorAddr::value)
-            }
-            body => Ok(body),
+        if let Some(body) = self.slot.body() {
+            return Ok(body);
         }
+        let body = self.cell.bind(&self.slot, |&body| self.find(body), |_, ()| (), |_| None);
+        body.map(ExecutorAddr::value)
     }
 
     fn redirect(&self, body: u64, is_ready: bool) {
         let ready = is_ready.then(|| ExecutorAddr::new(body));
-        let (_before, ()) = self.cell.redirect(body, ready, |_| ());
+        let (_before, ()) = self.cell.redirect(body, ready, |_| (), Word::store);
     }
 
     fn remove(&self, body: u64) {

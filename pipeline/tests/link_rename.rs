@@ -2,15 +2,16 @@
 //! another one in each process.
 
 #[expect(dead_code, reason = "each test binary uses a part of what they share")]
+#[path = "support/function_unit.rs"]
+mod function_unit;
+#[expect(dead_code, reason = "as above")]
 mod link_support;
 
 use std::sync::Arc;
 
+use function_unit::function_unit;
 use link_support::*;
-use uruk_core::{
-    ExecutionSession, ExecutorAddr, JitDylib, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SymbolFlags, SymbolName,
-};
+use uruk_core::{ExecutionSession, ExecutorAddr};
 use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::{LinkError, LinkOptions, ObjectLinkingLayer, elf};
 use uruk_pipeline::memory::InProcessMemoryManager;
@@ -72,30 +73,7 @@ fn local_names_and_those_of_the_linker_stay() {
     assert_eq!([program.call("next"), program.call("next")], [1, 2]);
 }
 
-/// A function that was compiled once and is linked under several names, each with its own idea of what it refers to.
-struct Instance {
-    name: SymbolName,
-    layer: Arc<ObjectLinkingLayer>,
-    object: Vec<u8>,
-}
-
-impl MaterializationUnit for Instance {
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
-        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
-    }
-
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        self.layer.emit(responsibility, ObjectBuffer::new("instance.o", self.object));
-    }
-
-    fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
-}
-
+/// A function that was compiled once, each time with its own idea of what it refers to.
 #[test]
 fn one_object_is_linked_under_several_names() {
     let source = "extern unsigned long next(void); __attribute__((weak)) extern int is_last;
@@ -118,8 +96,9 @@ fn one_object_is_linked_under_several_names() {
     let main = session.create_jit_dylib("main").expect("new");
     for number in 1..=3 {
         let name = session.intern(&format!("f#{number}"));
-        let unit = Instance { name, layer: layer.clone(), object: object.clone() };
-        main.define(Box::new(unit)).expect("a new name");
+        let (layer, object) = (layer.clone(), ObjectBuffer::new("instance.o", object.clone()));
+        let unit = function_unit(name, move |responsibility| layer.emit(responsibility, object));
+        main.define(unit).expect("a new name");
     }
     let call = |name: &str| {
         let found = session.lookup_symbol(&main.link_order(), &session.intern(name)).expect("links");

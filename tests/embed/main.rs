@@ -9,6 +9,8 @@ mod endings;
 #[cfg(feature = "llvm")]
 mod errors;
 mod first_calls;
+#[path = "../../pipeline/tests/support/function_unit.rs"]
+mod function_unit;
 mod guards;
 mod handles;
 mod lazy;

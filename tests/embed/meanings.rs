@@ -1,8 +1,10 @@
 //! Modules whose names mean something else each time.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use uruk::core::{CodeInstance, CodeSignature, ExecutorAddr, LookupError};
+use uruk::pipeline::invoke::{BoxedValue, SpecializedSignature, TrampolineError, ValueType};
 use uruk::pipeline::ir::LinkerInfo;
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{CacheOptions, Function, Jit, JitError};
@@ -82,6 +84,130 @@ fn an_instance_is_called_directly_once_it_has_code_and_by_what_stands_for_it_bef
     instance.publish(invoke, better, CodeSignature::Specialized).expect("nobody else publishes");
     add(&jit, unit(2)).expect("new names");
     assert_eq!((get(&jit, "f#2")(), get(&jit, "f#1")()), (1_003, 1_003));
+}
+
+extern "C-unwind" fn boxes(integer: u64) -> BoxedValue {
+    BoxedValue(integer << 1 | 1)
+}
+
+extern "C-unwind" fn unboxes(value: BoxedValue) -> u64 {
+    assert_eq!(value.0 & 1, 1, "{value:?} is not boxed");
+    value.0 >> 1
+}
+
+extern "C-unwind" fn eight_boxed(
+    _: *const CodeInstance<ExecutorAddr>,
+    _: *const BoxedValue,
+    arguments: usize,
+) -> BoxedValue {
+    assert_eq!(arguments, 0);
+    boxes(8)
+}
+
+/// Before it is compiled a function that compiles it; an adapter if its code is boxed; its code once that is of the types.
+#[test]
+fn an_instance_of_another_convention_is_called_through_an_adapter() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let code = "define i64 @otherwise() { ret i64 1 } define i64 @better() { ret i64 2 }";
+    jit.in_dylib(&bodies).add_ir_text("code.ll", code).expect("new names");
+    jit.add_lazy(&bodies, ["otherwise"]).expect("a new name");
+    let integer = ValueType::Integer { boxes, unboxes };
+    let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    let unit = |number| {
+        let signature = SpecializedSignature { parameters: Vec::new(), result: integer };
+        info(number).refer_to_instance_as("callee", instance.clone(), signature, "otherwise")
+    };
+    let add = |number| add(&jit, unit(number).expect("no parameters")).expect("new names");
+    add(1);
+    assert_eq!(get(&jit, "f#1")(), 1_002);
+    let invoke = ExecutorAddr::from_ptr(eight_boxed as *const ());
+    instance.publish_invoke(invoke).expect("nobody else publishes");
+    add(2);
+    let adapted = get(&jit, "f#2");
+    assert_eq!(adapted(), 1_009);
+    add(3);
+    assert_eq!(get(&jit, "f#3")(), 1_009, "each unit has an adapter of its own");
+
+    let compiled = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    let better = jit.in_dylib(&bodies).lookup("better").expect("it is there").address;
+    compiled.publish(invoke, better, CodeSignature::Specialized).expect("nobody else publishes");
+    let signature = SpecializedSignature { parameters: Vec::new(), result: integer };
+    let info = info(4).refer_to_instance_as("callee", compiled, signature, "otherwise");
+    jit.add_translation_unit(ObjectBuffer::new("f.ll", MODULE.as_bytes()), info.expect("no parameters"))
+        .expect("new names");
+    assert_eq!(get(&jit, "f#4")(), 1_003, "its code, and not its `invoke`");
+
+    let many = SpecializedSignature { parameters: vec![integer; 7], result: integer };
+    let refused = LinkerInfo::new().refer_to_instance_as("callee", instance.clone(), many, "otherwise");
+    assert!(matches!(refused, Err(TrampolineError::TooManyParameters { index: 6 })));
+}
+
+/// Adapter and module have one unwind table.
+#[test]
+fn a_panic_passes_through_an_adapter() {
+    extern "C-unwind" fn panics(
+        _: *const CodeInstance<ExecutorAddr>,
+        _: *const BoxedValue,
+        _: usize,
+    ) -> BoxedValue {
+        panic!("as the test wants it");
+    }
+    let jit = engine(1);
+    let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    instance.publish_invoke(ExecutorAddr::from_ptr(panics as *const ())).expect("nobody else publishes");
+    let signature =
+        SpecializedSignature { parameters: Vec::new(), result: ValueType::Integer { boxes, unboxes } };
+    let info = LinkerInfo::new().refer_to_instance_as("callee", instance, signature, "nobody");
+    let module = "declare i64 @callee() define i64 @f() uwtable { %x = call i64 @callee() ret i64 %x }";
+    let source = ObjectBuffer::new("f.ll", module.as_bytes());
+    jit.add_translation_unit(source, info.expect("no parameters")).expect("a new name");
+    // SAFETY: that is its type.
+    let f = unsafe { jit.get::<extern "C-unwind" fn() -> i64>("f") }.expect("it is there");
+    let payload = std::panic::catch_unwind(AssertUnwindSafe(|| f())).expect_err("it panics");
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"as the test wants it"));
+}
+
+/// The instance is there for as long as an adapter that reads it.
+#[test]
+fn a_unit_keeps_the_instances_that_its_adapters_call() {
+    let jit = engine(1);
+    let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    instance.publish_invoke(ExecutorAddr::from_ptr(eight_boxed as *const ())).expect("nobody else publishes");
+    let watched = Arc::downgrade(&instance);
+    let signature =
+        SpecializedSignature { parameters: Vec::new(), result: ValueType::Integer { boxes, unboxes } };
+    let info = info(1).refer_to_instance_as("callee", instance, signature, "nobody");
+    let tracker = jit.create_tracker();
+    let source = ObjectBuffer::new("f.ll", MODULE.as_bytes());
+    jit.in_tracker(&tracker).add_translation_unit(source, info.expect("no parameters")).expect("new names");
+    let f = get(&jit, "f#1");
+    tracker.remove().expect("nothing of it objects");
+    assert_eq!(f(), 1_009, "its handle keeps it");
+    assert!(watched.upgrade().is_some());
+    drop((f, jit));
+    assert!(watched.upgrade().is_none());
+}
+
+#[test]
+fn a_boxed_caller_calls_what_an_instance_has_for_it() {
+    let module = "
+        declare i64 @callee(ptr, ptr, i64)
+        define i64 @f() { %x = call i64 @callee(ptr null, ptr null, i64 0) ret i64 %x }";
+    let jit = engine(1);
+    jit.add_ir_text("otherwise.ll", "define i64 @otherwise(ptr %i, ptr %a, i64 %n) { ret i64 1 }")
+        .expect("a new name");
+    let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
+    let add = |symbol: &str| {
+        let info =
+            LinkerInfo::new().define("f", symbol).refer_to_invoke("callee", instance.clone(), "otherwise");
+        jit.add_translation_unit(ObjectBuffer::new("boxed.ll", module.as_bytes()), info).expect("a new name");
+    };
+    add("f#1");
+    assert_eq!(get(&jit, "f#1")(), 1);
+    instance.publish_invoke(ExecutorAddr::from_ptr(eight_boxed as *const ())).expect("nobody else publishes");
+    add("f#2");
+    assert_eq!((get(&jit, "f#2")(), get(&jit, "f#1")()), (17, 1), "eight, boxed");
 }
 
 #[test]

@@ -3,56 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use uruk::core::sync::{Arc, Latch};
-use uruk::core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolName,
-};
-use uruk::pipeline::link::graph::SectionRole;
-use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use uruk::core::{JitDylib, MaterializationUnit};
 use uruk::{Function, Jit, JitError, OwnedTracker};
 
+use crate::function_unit::{code_unit, function_unit};
 use crate::support::{c, engine};
 
 pub(crate) type Answer = extern "C" fn() -> i32;
-
-/// A unit of a function that gives a number.
-struct Gives {
-    name: SymbolName,
-    number: i32,
-    layer: Arc<ObjectLinkingLayer>,
-    slowly: Option<Slowly>,
-}
 
 /// Says that it has begun, and goes on when it is told to.
 #[derive(Clone, Default)]
 pub(crate) struct Slowly {
     has_begun: Arc<Latch>,
     may_go_on: Arc<Latch>,
-}
-
-impl MaterializationUnit for Gives {
-    fn name(&self) -> &str {
-        self.name.as_str()
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
-        MaterializationInterface::new([(self.name.clone(), flags)].into_iter().collect())
-    }
-
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        if let Some(slowly) = &self.slowly {
-            slowly.has_begun.open();
-            slowly.may_go_on.wait();
-        }
-        let code = [&[0xb8], &self.number.to_le_bytes()[..], &[0xc3]].concat(); // mov eax, number; ret
-        let mut graph = LinkGraph::builder(self.name.as_str());
-        let block = graph.block(".text", SectionRole::Code, &code, 16);
-        graph.define(self.name.as_str(), block, 0);
-        self.layer.emit_graph(responsibility, graph.build().expect("a graph"));
-    }
-
-    fn discard(&mut self, _dylib: &JitDylib, _symbol: &SymbolName) {}
 }
 
 pub(crate) fn add_unit(
@@ -63,9 +26,23 @@ pub(crate) fn add_unit(
     slowly: Option<Slowly>,
 ) -> OwnedTracker {
     let tracker = OwnedTracker::new(bodies.create_tracker());
-    let unit = Gives { name: jit.intern(name), number, layer: jit.object_layer().clone(), slowly };
-    bodies.define_with_tracker(Box::new(unit), &tracker).expect("a new name");
+    let unit = gives(jit, name, number);
+    let unit = match slowly {
+        None => unit,
+        Some(Slowly { has_begun, may_go_on }) => function_unit(jit.intern(name), move |responsibility| {
+            has_begun.open();
+            may_go_on.wait();
+            unit.materialize(responsibility);
+        }),
+    };
+    bodies.define_with_tracker(unit, &tracker).expect("a new name");
     tracker
+}
+
+/// A unit of a function that gives a number.
+pub(crate) fn gives(jit: &Jit, name: &str, number: i32) -> Box<dyn MaterializationUnit> {
+    let code = [&[0xb8], &number.to_le_bytes()[..], &[0xc3]].concat(); // mov eax, number; ret
+    code_unit(jit.intern(name), jit.object_layer().clone(), code)
 }
 
 /// A body of `answer` under the name that this gives.
@@ -104,6 +81,31 @@ fn a_function_is_redefined_before_its_stub_is_there_before_its_call_and_after() 
     assert_eq!((*again as usize, again()), (*answer as usize, 5));
     jit.redefine(&bodies, [("answer", name(6))]).expect("its body is there");
     assert_eq!((answer(), again()), (6, 6));
+}
+
+/// A program compares what the unwinder says with addresses that it has taken.
+#[test]
+fn every_body_says_that_it_is_the_function_of_its_stub() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    for number in 1..=4 {
+        let body = format!(
+            "void *_Unwind_FindEnclosingFunction(void *);
+             static __attribute__((noinline)) void *here(void) {{ return __builtin_return_address(0); }}
+             void *who{number}(void) {{ return _Unwind_FindEnclosingFunction(here()); }}"
+        );
+        jit.in_dylib(&bodies).add_object(c(&format!("{number}.o"), &body)).expect("a new name");
+    }
+    jit.add_lazy(&bodies, [("who", "who1")]).expect("a new name");
+    // SAFETY: all bodies have this signature, and the pointers stay in their handles.
+    let who = unsafe { jit.get::<extern "C" fn() -> *const ()>("who") }.expect("it is there");
+    let own = *who as *const ();
+    jit.redefine(&bodies, [("who", "who2")]).expect("its body is there");
+    assert_eq!(who(), own, "redefined before its first call");
+    jit.redefine(&bodies, [("who", "who3")]).expect("its body is there");
+    assert_eq!(who(), own, "redefined after it");
+    jit.redefine_lazily(&bodies, [("who", "who4")]).expect("it is a lazy function");
+    assert_eq!(who(), own, "found by its first call");
 }
 
 /// Code that was linked before calls the new body too, and the one that is called has its address from the beginning.
@@ -172,6 +174,129 @@ fn several_functions_are_redefined_together_or_not_at_all() {
     }
     jit.redefine(&bodies, [("f", "f2"), ("g", "g2")]).expect("they are there");
     assert_eq!(both(), (3, 4));
+}
+
+/// The order in which references of bodies are searched is that of before, too.
+#[test]
+fn a_redefinition_that_fails_leaves_the_link_order() {
+    let jit = engine(1);
+    let [bodies, others] = ["bodies", "others"].map(|name| jit.create_dylib(name).expect("a new name"));
+    let (first, _first) = body(&jit, &bodies, 1);
+    jit.add_lazy(&bodies, [("answer", &*first)]).expect("a new name");
+    let searched =
+        || others.link_order().iter().map(|(dylib, _)| dylib.name().to_owned()).collect::<Vec<_>>();
+    let before = searched();
+    for is_lazy in [false, true] {
+        let refused = match is_lazy {
+            true => jit.redefine_lazily(&others, [("absent", "absent")]),
+            false => jit.redefine(&others, [("answer", "absent")]),
+        };
+        assert!(matches!(refused, Err(JitError::Lookup(_))), "{refused:?}");
+        assert_eq!(searched(), before);
+    }
+    let (second, _second) = body(&jit, &others, 2);
+    jit.redefine(&others, [("answer", &*second)]).expect("its body is there");
+    assert_ne!(searched(), before);
+    assert_eq!(get(&jit, "answer")(), 2);
+}
+
+/// The second of two calls is never older than the first, whichever functions they are of.
+#[test]
+fn a_group_is_never_seen_half_redefined() {
+    const ROUNDS: i32 = 300;
+    const FUNCTIONS: [&str; 3] = ["f", "g", "h"];
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let name = |function: &str, number: i32| format!("{function}${number}");
+    let add = |number: i32| {
+        FUNCTIONS.map(|function| add_unit(&jit, &bodies, &name(function, number), number, None))
+    };
+    let mut trackers = add(1);
+    let names = |number| FUNCTIONS.map(|function| (function, name(function, number)));
+    let first = names(1);
+    let first = first.each_ref().map(|(function, body)| (*function, &**body));
+    jit.add_lazy_group(&bodies, first).expect("new names");
+    let (defined, ends) = (AtomicI32::new(1), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let call = |thread: usize| {
+            let (jit, defined, ends) = (&jit, &defined, &ends);
+            move || {
+                let mut guard = jit.enter();
+                for round in thread.. {
+                    if ends.load(Ordering::Acquire) {
+                        break;
+                    }
+                    let mut at_least = defined.load(Ordering::Acquire);
+                    for turn in 0..30 {
+                        let function = FUNCTIONS[(turn * (1 + round % 2) + round) % 3];
+                        // SAFETY: all functions here have this signature, and refer to nothing.
+                        let function = unsafe { jit.get_guarded::<Answer>(&guard, function) };
+                        let number = function.expect("it is there")();
+                        assert!(number >= at_least, "{number} after {at_least}");
+                        at_least = number;
+                    }
+                    guard.checkpoint();
+                }
+            }
+        };
+        let callers: Vec<_> = (0..3).map(|thread| scope.spawn(call(thread))).collect();
+        for number in 2..ROUNDS {
+            let next = add(number);
+            let bodies_of = names(number);
+            let bodies_of = bodies_of.each_ref().map(|(function, body)| (*function, &**body));
+            let redefined = match number % 2 {
+                0 => jit.redefine(&bodies, bodies_of),
+                _ => jit.redefine_lazily(&bodies, bodies_of),
+            };
+            redefined.expect("they are there");
+            defined.store(number, Ordering::Release);
+            trackers = next; // The old bodies go when the callers have passed.
+        }
+        ends.store(true, Ordering::Release);
+        for caller in callers {
+            caller.join().expect("it never saw an older one");
+        }
+    });
+    assert_eq!(pieces(&jit), 4, "the stubs, and the last bodies");
+    drop(trackers);
+}
+
+/// As other lazy functions are: one at a time, before and after calls, and by their names.
+#[test]
+fn one_function_of_a_group_is_redefined_alone() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let _kept: Vec<_> = ["f", "g", "f2", "g2", "f3"]
+        .iter()
+        .zip(1..)
+        .map(|(name, number)| add_unit(&jit, &bodies, name, number, None))
+        .collect();
+    jit.add_lazy_group(&bodies, ["f", "g"]).expect("new names");
+    let (f, g) = (get(&jit, "f"), get(&jit, "g"));
+    assert_eq!(f(), 1);
+    jit.redefine(&bodies, [("f", "f2"), ("g", "g2")]).expect("they are there");
+    assert_eq!((f(), g()), (3, 4));
+    jit.redefine(&bodies, [("f", "f3")]).expect("it is there");
+    assert_eq!((f(), g()), (5, 4));
+    jit.redefine_lazily(&bodies, [("f", "f"), ("g", "g")]).expect("they are lazy functions");
+    assert_eq!((f(), g()), (1, 2));
+    assert_eq!((*get(&jit, "f") as usize, *get(&jit, "g") as usize), (*f as usize, *g as usize));
+}
+
+/// A signal may interrupt the engine, so what a handler is comes from no first call, whatever its stub jumps through.
+#[test]
+fn a_function_of_a_group_is_compiled_when_it_becomes_a_handler() {
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("a new name");
+    let _kept = ["first", "other", "handler"].map(|name| add_unit(&jit, &bodies, name, 0, None));
+    jit.add_lazy_group(&bodies, ["first", "other", "handler"]).expect("new names");
+    let install = "#include <signal.h>
+                   void handler(int); int install(void) { return signal(SIGUSR2, handler) == SIG_ERR; }
+                   int uninstall(void) { return signal(SIGUSR2, SIG_DFL) == SIG_ERR; }";
+    jit.add_object(c("install.o", install)).expect("a new name");
+    let (install, uninstall) = (get(&jit, "install"), get(&jit, "uninstall"));
+    let before = pieces(&jit);
+    assert_eq!((install(), pieces(&jit), uninstall()), (0, before + 1, 0));
 }
 
 #[test]

@@ -1,25 +1,34 @@
-//! A storm: many threads call many functions, while others redefine them, remove them and add them anew.
+//! A storm: many threads call many functions, while others redefine them, remove them and add them anew. What is called often gets a
+//! better body.
 //!
-//! A body gives its function's number and its generation. What a call gives is a generation that was defined, at the latest, when the call
-//! began, and that somebody had begun to define before it ended.
+//! A body gives its function's number, its generation, and whether it is the better one. What a call gives is a generation that was
+//! defined, at the latest, when the call began, and that somebody had begun to define before it ended.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use uruk::core::JitDylib;
-use uruk::core::sync::Mutex;
+use uruk::core::sync::{Arc, Mutex};
+use uruk::core::{
+    AliasMap, AliasTarget, ExecutorAddr, JitDylib, SharedError, SymbolFlags, SymbolName, WeakResourceTracker,
+};
+use uruk::pipeline::lazy::LazyCallThroughManager;
+use uruk::pipeline::link::ObjectLinkingLayer;
+use uruk::pipeline::tiers::{CallCounting, Improve, Tiers};
 use uruk::{Function, Jit, JitError, OwnedTracker};
 
-use crate::redefine::{Answer, add_unit};
+use crate::redefine::{Answer, add_unit, gives};
 use crate::support::engine;
 
-/// How much goes on.
+/// How much goes on, at least.
 struct Size {
     functions: usize,
     callers: usize,
     redefiners: usize,
-    /// How often each redefiner redefines, unless time ends it.
+    /// How often each redefiner redefines.
     redefinitions: u64,
+    /// How many functions are promoted.
+    promotions: u64,
     until: Option<Instant>,
 }
 
@@ -35,15 +44,40 @@ struct Defined {
 }
 
 struct Storm {
-    jit: Jit,
+    better: Arc<Better>,
+    /// Makes stubs that count calls.
+    lazy: LazyCallThroughManager,
+    jit: Arc<Jit>,
     bodies: JitDylib,
     functions: Vec<Defined>,
     ends: AtomicBool,
     calls: AtomicU64,
 }
 
+/// A compiler that does more for a function when it is asked again.
+struct Better {
+    tiers: Tiers,
+    jit: Arc<Jit>,
+    bodies: JitDylib,
+    /// What each body gives, and whom it belongs to.
+    known: Mutex<BTreeMap<SymbolName, (i32, WeakResourceTracker)>>,
+}
+
 /// Generations are told in steps of this.
+const GENERATION: usize = 2 * FUNCTIONS_MAX;
+/// Added to what a better body gives.
+const BETTER: i32 = FUNCTIONS_MAX as i32;
 const FUNCTIONS_MAX: usize = 1 << 10;
+
+/// What a call gives that is the first one of a stub which has gone, and its body too: its caller had found it before.
+const GONE: i32 = -1;
+
+extern "C" fn gone() -> i32 {
+    GONE
+}
+
+/// After so many calls a function may go up.
+const CALLS: u32 = 5;
 
 /// Every twentieth function is removed as a whole, and added anew.
 fn comes_and_goes(function: usize) -> bool {
@@ -56,10 +90,25 @@ fn name(function: usize) -> String {
 
 impl Storm {
     fn new(size: &Size) -> Self {
-        let jit = engine(2);
+        let jit = Arc::new(engine(2));
         let bodies = jit.create_dylib("bodies").expect("a new name");
-        let functions = (0..size.functions).map(|_| Defined::default()).collect();
-        let storm = Self { jit, bodies, functions, ends: AtomicBool::new(false), calls: AtomicU64::new(0) };
+        let policy = CallCounting::new().with_threshold(CALLS).with_quiet(Duration::ZERO);
+        let better = Arc::new(Better {
+            tiers: Tiers::new(Arc::new(policy), false),
+            jit: jit.clone(),
+            bodies: bodies.clone(),
+            known: Mutex::default(),
+        });
+        let storm = Self {
+            better,
+            lazy: LazyCallThroughManager::new(ObjectLinkingLayer::clone(jit.object_layer()))
+                .on_failure(|_| ExecutorAddr::from_ptr(gone as Answer as *const ())),
+            jit,
+            bodies,
+            functions: (0..size.functions).map(|_| Defined::default()).collect(),
+            ends: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+        };
         for (function, defined) in storm.functions.iter().enumerate() {
             *defined.trackers.lock() = (Some(storm.body(function, 0)), Some(storm.stub(function, 0)));
         }
@@ -67,14 +116,22 @@ impl Storm {
     }
 
     fn body(&self, function: usize, generation: i32) -> OwnedTracker {
-        let number = generation * FUNCTIONS_MAX as i32 + function as i32;
-        add_unit(&self.jit, &self.bodies, &format!("f{function}${generation}"), number, None)
+        let number = generation * GENERATION as i32 + function as i32;
+        let name = format!("f{function}${generation}");
+        let tracker = add_unit(&self.jit, &self.bodies, &name, number, None);
+        let mut known = self.better.known.lock();
+        known.remove(&self.jit.intern(&format!("f{function}${}", generation - 1)));
+        known.insert(self.jit.intern(&name), (number, tracker.downgrade()));
+        tracker
     }
 
     fn stub(&self, function: usize, generation: i32) -> OwnedTracker {
         let tracker = self.jit.create_tracker();
-        let (name, body) = (name(function), format!("f{function}${generation}"));
-        self.jit.in_tracker(&tracker).add_lazy(&self.bodies, [(&*name, &*body)]).expect("the name is free");
+        let source = self.jit.intern(&format!("f{function}${generation}"));
+        let alias = AliasTarget { source, flags: SymbolFlags::EXPORTED | SymbolFlags::CALLABLE };
+        let functions: AliasMap = [(self.jit.intern(&name(function)), alias)].into_iter().collect();
+        let unit = self.lazy.improvable_reexports(&self.bodies, functions, self.better.clone());
+        self.jit.main_dylib().define_with_tracker(unit, &tracker).expect("the name is free");
         tracker
     }
 
@@ -112,7 +169,8 @@ impl Storm {
         let defined = &self.functions[function];
         let reached = defined.reached.load(Ordering::Acquire);
         let number = match answer(&name(function)) {
-            Ok(number) => number as usize,
+            Ok(GONE) if comes_and_goes(function) => return,
+            Ok(number) => usize::try_from(number).expect("only what is removed may be gone"),
             Err(error) if comes_and_goes(function) => {
                 assert!(matches!(error, JitError::Lookup(_)), "{error}");
                 return;
@@ -120,7 +178,7 @@ impl Storm {
             Err(error) => panic!("{}: {error}", name(function)),
         };
         let begun = defined.begun.load(Ordering::Acquire);
-        let generation = (number / FUNCTIONS_MAX) as i32;
+        let generation = (number / GENERATION) as i32;
         assert_eq!(number % FUNCTIONS_MAX, function);
         assert!((reached..=begun).contains(&generation), "{generation} is not in {reached}..={begun}");
     }
@@ -158,6 +216,33 @@ impl Storm {
     }
 }
 
+impl Improve for Better {
+    fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    fn is_improvable(&self, body: &SymbolName) -> bool {
+        self.known.lock().contains_key(body)
+    }
+
+    fn is_urgent(&self, body: &SymbolName) -> bool {
+        self.known.lock().get(body).is_some_and(|(number, _)| number % 3 == 0)
+    }
+
+    /// The first attempt fails for one function in four.
+    fn define_better(&self, body: &SymbolName, attempt: u32) -> Result<Option<SymbolName>, SharedError> {
+        let Some((number, tracker)) = self.known.lock().get(body).cloned() else { return Ok(None) };
+        let Some(tracker) = tracker.upgrade() else { return Ok(None) };
+        if number % 4 == 0 && attempt == 1 {
+            return Err(Arc::new(std::io::Error::other("as the test wants it")));
+        }
+        let better = format!("{body}+{attempt}");
+        let unit = gives(&self.jit, &better, number + BETTER);
+        let defined = self.bodies.define_with_tracker(unit, &tracker);
+        defined.map(|()| Some(self.jit.intern(&better))).map_err(|error| Arc::new(error) as SharedError)
+    }
+}
+
 struct Random(u64);
 
 impl Random {
@@ -176,8 +261,12 @@ fn blow(size: &Size) {
     };
     let redefine = |redefiner: usize| {
         let mut random = seed(size.callers + redefiner);
-        for _ in 0..size.redefinitions {
-            if size.until.is_some_and(|until| Instant::now() > until) {
+        let is_over = || {
+            let promoted = storm.better.tiers.stats().promoted;
+            promoted >= size.promotions && size.until.is_none_or(|until| Instant::now() > until)
+        };
+        for made in 0.. {
+            if made >= size.redefinitions && is_over() {
                 break;
             }
             let mut functions: Vec<_> = (0..=random.below(8)).map(|_| random.below(size.functions)).collect();
@@ -209,16 +298,19 @@ fn blow(size: &Size) {
         assert!(redefined.iter().chain(&called).all(Result::is_ok), "a thread has seen what it must not see");
     });
     assert!(storm.calls.load(Ordering::Relaxed) > 0);
+    storm.better.tiers.stop_and_wait();
     assert_eq!(storm.jit.pending_reclaim().pieces, 0);
     let there = storm.jit.memory_usage().allocations;
-    assert!(there <= 2 * size.functions as u64, "{there} pieces of code for {} functions", size.functions);
+    // Of each the stub, its body and a better one.
+    assert!(there <= 3 * size.functions as u64, "{there} pieces of code for {} functions", size.functions);
     storm.functions.iter().for_each(|defined| *defined.trackers.lock() = (None, None));
     assert_eq!(storm.jit.memory_usage().allocations, 0);
 }
 
 #[test]
 fn whoever_calls_in_a_storm_reaches_what_is_defined() {
-    blow(&Size { functions: 50, callers: 4, redefiners: 2, redefinitions: 60, until: None });
+    let (functions, redefinitions, promotions) = (50, 60, 20);
+    blow(&Size { functions, callers: 4, redefiners: 2, redefinitions, promotions, until: None });
 }
 
 #[test]
@@ -226,5 +318,6 @@ fn whoever_calls_in_a_storm_reaches_what_is_defined() {
 fn stress_of_redefinition() {
     let seconds = std::env::var("URUK_STRESS_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let until = Some(Instant::now() + Duration::from_secs(seconds));
-    blow(&Size { functions: 1_000, callers: 16, redefiners: 4, redefinitions: u64::MAX, until });
+    let (functions, redefinitions, promotions) = (1_000, 1_000, 1_000);
+    blow(&Size { functions, callers: 16, redefiners: 4, redefinitions, promotions, until });
 }

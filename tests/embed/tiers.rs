@@ -59,6 +59,30 @@ fn what_is_called_often_goes_up_with_and_without_workers() {
     }
 }
 
+/// A program compares what the unwinder says with addresses that it has taken.
+#[test]
+fn a_better_body_says_that_it_is_the_function_of_its_stub() {
+    let jit = Jit::builder().threads(0).tiers(counting()).build().expect("an engine");
+    let program = "
+        declare ptr @llvm.returnaddress(i32)
+        declare ptr @_Unwind_FindEnclosingFunction(ptr)
+        define ptr @here() noinline { %pc = call ptr @llvm.returnaddress(i32 0) ret ptr %pc }
+        define ptr @who() uwtable {
+            %pc = call ptr @here()
+            %function = call ptr @_Unwind_FindEnclosingFunction(ptr %pc)
+            ret ptr %function
+        }";
+    jit.add_ir_text("program.ll", program).expect("the names are free");
+    // SAFETY: that is its type, and no pointer is copied out of its handle.
+    let who = unsafe { jit.get::<extern "C" fn() -> *const ()>("who") }.expect("it is there");
+    let own = *who as *const ();
+    while stats(&jit).promoted < 2 {
+        assert_eq!(who(), own);
+        thread::yield_now();
+    }
+    assert_eq!(who(), own);
+}
+
 /// Calls are counted one by one, as long as one thread makes them.
 #[test]
 fn nothing_goes_up_before_its_time() {

@@ -215,7 +215,7 @@ macro_rules! changed_one_at_a_time {
         [$($((stringify!($field), $type { $field: $value, ..Clone::clone(whole) })),+),+]
     }};
 }
-#[cfg(test)]
+#[cfg(all(test, feature = "llvm"))]
 pub(crate) use changed_one_at_a_time;
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use uruk_core::{
 use self::code::{Code, Place};
 use crate::link::graph::{Edge, SectionRole};
 use crate::link::x86_64::EdgeKind;
-use crate::link::{LeadsOn, LinkGraph, ObjectLinkingLayer, Stubs};
+use crate::link::{LeadsOn, LinkError, LinkGraph, ObjectLinkingLayer, Stubs};
 
 /// A value as the boxed convention passes it: one word, which means what the embedder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -163,6 +163,19 @@ impl InvokeTrampolines {
         signature: &SpecializedSignature,
         api: &InvokeApi,
     ) -> Result<Box<dyn MaterializationUnit>, TrampolineError> {
+        let code = TrampolineCode::new(signature, api)?;
+        Ok(Box::new(Trampoline { name, layer: self.layer.clone(), code, api: api.clone() }))
+    }
+}
+
+/// A trampoline before it is linked. Somebody else keeps the instance whose address is in it.
+pub(crate) struct TrampolineCode {
+    code: Code,
+    frames: [u8; 64],
+}
+
+impl TrampolineCode {
+    pub(crate) fn new(signature: &SpecializedSignature, api: &InvokeApi) -> Result<Self, TrampolineError> {
         let places = places(&signature.parameters)?;
         let code = match api {
             InvokeApi::Boxed => Code::unboxing(&places, signature.result),
@@ -171,7 +184,25 @@ impl InvokeTrampolines {
             }
             InvokeApi::Specialized(instance) => Code::boxing(&places, signature.result, instance),
         };
-        Ok(Box::new(Trampoline { name, layer: self.layer.clone(), code, api: api.clone() }))
+        Ok(Self { frames: code.frames(), code })
+    }
+
+    /// The graph of the function `name`.
+    pub(crate) fn graph(&self, name: &str) -> Result<LinkGraph<'_>, LinkError> {
+        let mut graph = LinkGraph::builder("<trampoline>");
+        let block = graph.block(".text", SectionRole::Code, self.code.bytes(), 16);
+        let target = graph.define(name, block, 0);
+        let begin = Edge { offset: Code::FRAMES_BEGIN, kind: EdgeKind::Delta32, target, addend: 0 };
+        graph.unwind_table(&self.frames, &[begin]);
+        graph.build()
+    }
+}
+
+impl SpecializedSignature {
+    /// Whether all parameters are passed in registers.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn check(&self) -> Result<(), TrampolineError> {
+        places(&self.parameters).map(drop)
     }
 }
 
@@ -191,7 +222,7 @@ fn places(parameters: &[ValueType]) -> Result<Vec<(ValueType, Place)>, Trampolin
 struct Trampoline {
     name: SymbolName,
     layer: ObjectLinkingLayer,
-    code: Code,
+    code: TrampolineCode,
     /// Has the instance whose address is in the code.
     api: InvokeApi,
 }
@@ -207,13 +238,7 @@ impl MaterializationUnit for Trampoline {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let frames = self.code.frames();
-        let mut graph = LinkGraph::builder("<trampoline>");
-        let block = graph.block(".text", SectionRole::Code, self.code.bytes(), 16);
-        let target = graph.define(self.name.as_str(), block, 0);
-        let begin = Edge { offset: Code::FRAMES_BEGIN, kind: EdgeKind::Delta32, target, addend: 0 };
-        graph.unwind_table(&frames, &[begin]);
-        match graph.build() {
+        match self.code.graph(self.name.as_str()) {
             // It leads nowhere that its references do not say. What it keeps goes after the code, which threads may run until then.
             Ok(graph) => {
                 let stubs = Stubs { leads_on: Arc::new(LeadsOn::default()), cells: Arc::new(self.api) };

@@ -367,7 +367,7 @@ impl LazyModule {
             Ok(object) => {
                 self.inner
                     .layer
-                    .emit_changed(responsibility, &object, |graph| graph.rename(&name_in_program));
+                    .emit_changed(responsibility, &object, None, |graph| graph.rename(&name_in_program));
             }
             Err(error) => responsibility.fail(Arc::new(error)),
         }

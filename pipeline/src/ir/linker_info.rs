@@ -18,8 +18,9 @@ use std::fmt;
 use uruk_core::sync::Arc;
 use uruk_core::{CodeInstance, CodeInstanceState, ExecutorAddr, MaterializationResponsibility};
 
+use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineError};
 use crate::layer::ObjectLayer;
-use crate::link::ObjectLinkingLayer;
+use crate::link::{AfterCode, ObjectLinkingLayer};
 use crate::object::ObjectBuffer;
 
 /// What a module's names mean in the program: of a translation unit, as Julia calls a module with this beside it.
@@ -52,8 +53,19 @@ pub struct LinkerInfo {
 #[derive(Clone)]
 enum Place {
     Address(ExecutorAddr),
-    /// The name is that of what stands for it until it has specialized code.
-    Instance(Arc<CodeInstance<ExecutorAddr>>),
+    /// The name is that of what stands for it until it has code.
+    Instance(Arc<CodeInstance<ExecutorAddr>>, CalledBy),
+}
+
+/// How a module calls an instance.
+#[derive(Clone)]
+enum CalledBy {
+    /// By the types of the specialization, and only if it has code of these.
+    Types,
+    /// By these types, whatever code it has.
+    Signature(SpecializedSignature),
+    /// By the boxed convention.
+    Invoke,
 }
 
 impl LinkerInfo {
@@ -94,7 +106,38 @@ impl LinkerInfo {
         instance: Arc<CodeInstance<ExecutorAddr>>,
         otherwise: &str,
     ) -> Self {
-        self.places.insert(name.into(), Place::Instance(instance));
+        self.places.insert(name.into(), Place::Instance(instance, CalledBy::Types));
+        self.define(name, otherwise)
+    }
+
+    /// As [`refer_to_instance`](Self::refer_to_instance), of an instance that may have boxed code alone. Then an adapter is linked with the
+    /// module: it boxes the arguments, calls what the instance has as `invoke` at that time, and unboxes the result. Nothing compiled is
+    /// `otherwise`, as ever.
+    ///
+    /// # Errors
+    /// [`TrampolineError::TooManyParameters`].
+    pub fn refer_to_instance_as(
+        mut self,
+        name: &str,
+        instance: Arc<CodeInstance<ExecutorAddr>>,
+        signature: SpecializedSignature,
+        otherwise: &str,
+    ) -> Result<Self, TrampolineError> {
+        signature.check()?;
+        self.places.insert(name.into(), Place::Instance(instance, CalledBy::Signature(signature)));
+        Ok(self.define(name, otherwise))
+    }
+
+    /// What the module calls as `name`, as a [`BoxedFn`](crate::invoke::BoxedFn), is the `invoke` of `instance` if there is one when the module
+    /// is linked; and `otherwise`, of the same convention. The caller passes the instance.
+    #[must_use]
+    pub fn refer_to_invoke(
+        mut self,
+        name: &str,
+        instance: Arc<CodeInstance<ExecutorAddr>>,
+        otherwise: &str,
+    ) -> Self {
+        self.places.insert(name.into(), Place::Instance(instance, CalledBy::Invoke));
         self.define(name, otherwise)
     }
 
@@ -107,11 +150,24 @@ impl LinkerInfo {
     fn address(&self, name: &str) -> Option<ExecutorAddr> {
         match self.places.get(name)? {
             Place::Address(address) => Some(*address),
-            Place::Instance(instance) => match instance.read() {
+            Place::Instance(instance, CalledBy::Invoke) => instance.invoke(),
+            Place::Instance(instance, CalledBy::Types | CalledBy::Signature(_)) => match instance.read() {
                 CodeInstanceState::Specialized { specptr, .. } => Some(specptr),
                 _ => None,
             },
         }
+    }
+
+    /// The code of adapters that a module may need now: for instances that can be called, but perhaps not by the module's convention.
+    fn adapters(&self) -> HashMap<&str, TrampolineCode> {
+        let mut adapters = HashMap::new();
+        for (name, place) in &self.places {
+            let Place::Instance(instance, CalledBy::Signature(signature)) = place else { continue };
+            // There is none as long as it is unset.
+            let code = TrampolineCode::new(signature, &InvokeApi::Specialized(instance.clone()));
+            adapters.extend(code.ok().map(|code| (&**name, code)));
+        }
+        adapters
     }
 
     /// Whether a name is never looked up.
@@ -137,8 +193,12 @@ impl ObjectLayer for MeaningLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
         let Self { layer, info } = self;
         let address = |name: &str| info.address(name);
-        layer.emit_changed(responsibility, &object, |graph| {
-            graph.place(&address).rename(&|name| info.name_in_program(name))
+        let names = |name: &str| info.name_in_program(name);
+        let code = info.adapters();
+        let adapter = |name: &str| code.get(name).map(|code| code.graph(name));
+        let keep = (!code.is_empty()).then(|| info.clone() as AfterCode);
+        layer.emit_changed(responsibility, &object, keep, |graph| {
+            graph.place(&address).adapt(&adapter)?.rename(&names)
         });
     }
 }

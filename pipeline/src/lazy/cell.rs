@@ -21,6 +21,11 @@ pub(super) trait Slot: Clone {
     fn store(&self, address: u64);
     /// The same, and so many calls are counted.
     fn store_counted(&self, address: u64, calls: u32);
+
+    /// Runs `look`, which looks where the stub leads, while nobody is about to lead it elsewhere together with others.
+    fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
+        look()
+    }
 }
 
 /// One stub.
@@ -64,7 +69,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         mut keep: impl FnMut(ExecutorAddr, H) -> T,
         calls: impl Fn(&D) -> Option<u32>,
     ) -> Result<ExecutorAddr, E> {
-        let mut now = self.now();
+        let mut now = slot.while_settled(|| self.now());
         loop {
             if let Some(bound) = now.bound {
                 return Ok(bound); // by another thread: who calls holds the stub, and so the body
@@ -73,7 +78,8 @@ impl<D: Clone, S: Slot> Cell<D, S> {
             match find(&now.destination) {
                 Ok((body, held)) => {
                     let calls = calls(&now.destination);
-                    match self.bind_if(seen, body, slot, calls, || keep(body, held)) {
+                    let bind = || self.bind_if(seen, body, slot, calls, || keep(body, held));
+                    match slot.while_settled(bind) {
                         Ok(kept) => {
                             drop(kept); // without the lock: code may go with it
                             return Ok(body);
@@ -82,7 +88,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
                     }
                 }
                 Err(error) => {
-                    now = self.now();
+                    now = slot.while_settled(|| self.now());
                     let is_settled = now.generation == seen && now.bound.is_none();
                     if is_settled || weakened("redirect::fails_for_an_older_body") {
                         return Err(error);
@@ -157,12 +163,13 @@ impl<D: Clone, S: Slot> Cell<D, S> {
     }
 
     /// Leads the stub elsewhere: to `ready`, if the body is there and the stub was called before; otherwise the next call finds it. `keep`
-    /// is told which, under the lock. Gives what the stub led to.
+    /// is told which, and `store` where the slot is to lead, under the lock. Gives what the stub led to.
     pub(super) fn redirect<T>(
         &self,
         destination: D,
         ready: Option<ExecutorAddr>,
         keep: impl FnOnce(Option<ExecutorAddr>) -> T,
+        store: impl FnOnce(&S, u64),
     ) -> (D, T) {
         let mut state = self.0.lock();
         let State { now, slot } = &mut *state;
@@ -173,7 +180,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         if let Some((slot, unbound)) = slot
             && !weakened("redirect::leaves_the_slot")
         {
-            slot.store(now.bound.map_or(*unbound, ExecutorAddr::value));
+            store(slot, now.bound.map_or(*unbound, ExecutorAddr::value));
         }
         (before, kept)
     }

@@ -120,7 +120,7 @@ impl FileLayer {
 
 impl ObjectLayer for FileLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
-        self.layer.emit_changed(responsibility, &object, |graph| {
+        self.layer.emit_changed(responsibility, &object, None, |graph| {
             graph.put_behind_stubs(&|name| self.stubs.body_of(name))
         });
     }

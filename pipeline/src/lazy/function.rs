@@ -3,12 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::Ordering;
 use uruk_core::{
     ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet,
     SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
 };
 
 use super::cell::{Cell, Slot};
+use super::group::{Group, Table};
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::link::{HeldCode, LeadsOn};
@@ -30,7 +32,9 @@ pub(super) struct LazyFunction {
     leads_on: Arc<LeadsOn>,
     /// Of its stub, among those of its unit.
     number: u32,
-    cell: Cell<Body, SlotAddr>,
+    cell: Cell<Body, StubSlot>,
+    /// If stubs of its unit are led elsewhere together.
+    group: Option<Arc<Group>>,
     /// If there are tiers.
     promotion: Option<Arc<Promotion>>,
 }
@@ -42,9 +46,14 @@ impl LazyFunction {
         number: u32,
         body: Body,
         improving: Option<&Arc<Improving>>,
+        group: Option<Arc<Group>>,
     ) -> Self {
         let promotion = improving.map(|improving| Arc::new(Promotion::new(improving.clone(), number)));
-        Self { manager, leads_on, number, cell: Cell::new(body), promotion }
+        Self { manager, leads_on, number, cell: Cell::new(body), group, promotion }
+    }
+
+    pub(super) fn group(&self) -> Option<&Arc<Group>> {
+        self.group.as_ref()
     }
 
     /// Has the stub lead to a better body. `cells` are those that it is among.
@@ -56,7 +65,7 @@ impl LazyFunction {
     ) -> PromotionEnd {
         let Some((generation, body, slot)) = self.cell.bound() else { return PromotionEnd::Gone };
         // The slot is written, so the stub is held. If it has gone, something else may be there.
-        let stubs = slot.counting_part().and_then(|counting| self.manager.layer.hold_stubs(counting));
+        let stubs = slot.addr.counting_part().and_then(|counting| self.manager.layer.hold_stubs(counting));
         let Some((_held, found)) = stubs else { return PromotionEnd::Gone };
         let is_ours = found.downcast::<Cells>().is_ok_and(|found| Arc::ptr_eq(&*found, cells));
         if !is_ours || !improve.is_improvable(&body.name) {
@@ -69,6 +78,7 @@ impl LazyFunction {
         let better = catch_unwind(AssertUnwindSafe(|| self.find_better(&body, improve, attempt, uses_pool)));
         match better.unwrap_or(Err(LazyCallError::Panicked)) {
             Ok(Some((address, held))) => {
+                slot.addr.note(address);
                 let keep = || self.leads_on.lead_on_to(self.number, address, held);
                 match self.cell.promote(generation, address, keep) {
                     Some(_kept) => PromotionEnd::Promoted,
@@ -118,8 +128,14 @@ impl LazyFunction {
         Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup_here(request))?)
     }
 
-    /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. What this gives is dropped without a lock.
-    pub(super) fn redirect(&self, body: Body, ready: Option<Found>) -> (Body, Vec<HeldCode>) {
+    /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. Writes the `table` that its group is about to
+    /// have, if there is one, and otherwise its slot. What this gives is dropped without a lock.
+    pub(super) fn redirect(
+        &self,
+        body: Body,
+        ready: Option<Found>,
+        table: Option<&Table>,
+    ) -> (Body, Vec<HeldCode>) {
         let (address, held) = ready.unzip();
         let keep = |bound| match bound {
             Some(address) => self.leads_on.lead_on_to(self.number, address, held.flatten()),
@@ -128,21 +144,40 @@ impl LazyFunction {
                 Vec::from_iter(held.flatten())
             }
         };
-        self.cell.redirect(body, address, keep)
+        let store = |slot: &StubSlot, address| match table {
+            // Relaxed: it is published behind this.
+            Some(table) => table[self.number as usize].store(address, Ordering::Relaxed),
+            None => slot.store(address),
+        };
+        self.cell.redirect(body, address, keep, store)
     }
 }
 
-impl Slot for SlotAddr {
+/// The slot of a stub, and the group that it is of.
+#[derive(Clone)]
+struct StubSlot {
+    addr: SlotAddr,
+    group: Option<Arc<Group>>,
+}
+
+impl Slot for StubSlot {
     fn load(&self) -> u64 {
-        Self::load(*self)
+        self.addr.load()
     }
 
     fn store(&self, address: u64) {
-        Self::store(*self, address);
+        self.addr.store(address);
     }
 
     fn store_counted(&self, address: u64, calls: u32) {
-        Self::store_counted(*self, address, calls);
+        self.addr.store_counted(address, calls);
+    }
+
+    fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
+        match &self.group {
+            Some(group) => group.while_settled(look),
+            None => look(),
+        }
     }
 }
 
@@ -160,6 +195,7 @@ impl Destination for LazyFunction {
             if let Some(improving) = improving {
                 improving.improve.tiers().may_start_thread(self.manager.layer.is_of_process());
             }
+            let slot = StubSlot { addr: slot, group: self.group.clone() };
             let bound = self.cell.bind(&slot, find, keep, calls)?;
             if let Some(promotion) = &self.promotion {
                 promotion.improve_if_urgent(&self.cell.destination().name);

@@ -2,15 +2,17 @@
 
 use std::any::Any;
 
+use uruk_core::sync::Arc;
 use uruk_core::{
-    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupSet, SearchOrder,
-    SymbolName,
+    AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
+    LookupSet, SearchOrder, SymbolName,
 };
 
 use super::function::{Body, FindError, Found, LazyFunction, find};
+use super::group::{Root, Table};
 use super::{Cells, LazyCallThroughManager};
 use crate::link::HeldCode;
-use crate::runtime::call_through::stub_number;
+use crate::runtime::call_through::{RootAddr, note_body, stub_at};
 
 /// Why a function could not be given another body.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -34,8 +36,11 @@ pub enum RedirectError {
 
 /// A function of a stub, found and held.
 struct Stub {
+    address: ExecutorAddr,
     cells: Cells,
     number: usize,
+    /// If it is of a group.
+    root: Option<RootAddr>,
     /// Keeps the stub, and its slot with it.
     _held: Option<HeldCode>,
 }
@@ -44,6 +49,55 @@ impl Stub {
     fn function(&self) -> Option<&LazyFunction> {
         let cell: &dyn Any = &**self.cells.get(self.number)?;
         cell.downcast_ref()
+    }
+}
+
+/// A stub, and where it is led.
+struct Redirection {
+    stub: Stub,
+    body: Body,
+    ready: Option<Found>,
+}
+
+impl Redirection {
+    /// Does it; in the `table` that a group is about to have, if there is one. Gives what is dropped later.
+    fn make(&mut self, table: Option<&Table>) -> impl Sized + use<> {
+        let ready = self.ready.take();
+        self.stub.function().map(|function| function.redirect(self.body.clone(), ready, table))
+    }
+}
+
+/// Leads functions elsewhere whose stubs are of one unit. Gives what is dropped later.
+fn redirect_unit(redirections: &mut [Redirection]) -> impl Sized + use<> {
+    let first = redirections.first().map(|first| &first.stub);
+    let group =
+        first.and_then(|first| Some((first.function()?.group()?.clone(), first.root?, first.cells.len())));
+    match group {
+        Some((group, root, len)) if redirections.len() > 1 => {
+            let lead =
+                |table: &Table| redirections.iter_mut().map(|it| it.make(Some(table))).collect::<Vec<_>>();
+            group.switch(&GroupRoot { root, len }, lead)
+        }
+        Some((group, ..)) => {
+            group.while_settled(|| redirections.iter_mut().map(|it| it.make(None)).collect())
+        }
+        None => redirections.iter_mut().map(|it| it.make(None)).collect(),
+    }
+}
+
+/// The root of a group of so many stubs.
+struct GroupRoot {
+    root: RootAddr,
+    len: usize,
+}
+
+impl Root for GroupRoot {
+    fn read(&self) -> Vec<u64> {
+        self.root.read(self.len)
+    }
+
+    fn publish(&self, table: &Table) {
+        self.root.publish(table);
     }
 }
 
@@ -57,7 +111,8 @@ impl LazyCallThroughManager {
     /// # Concurrency
     /// May be called while others call the functions, look them up, lead them elsewhere and remove their bodies: nobody fails for it who
     /// would not otherwise. A first call that still waits for an older body goes to the new one. Of several functions each is switched at a moment of its own, so
-    /// that a call may find some of them switched. Two threads that redirect several functions do it one after the other.
+    /// that a call may find some of them switched; those of one [group](Self::lazy_group) are switched at one moment. Two threads that redirect
+    /// several functions do it one after the other.
     ///
     /// The old bodies stay until their trackers are removed, and beyond that as long as somebody holds them.
     ///
@@ -107,13 +162,19 @@ impl LazyCallThroughManager {
         functions: AliasMap,
         mut body: impl FnMut(AliasTarget) -> Result<(Body, Option<Found>), RedirectError>,
     ) -> Result<(), RedirectError> {
-        let found = |(function, target)| Ok((self.stub(dylib, &function)?, body(target)?));
-        let mut found: Vec<_> = functions.into_iter().map(found).collect::<Result<_, RedirectError>>()?;
-        let one_at_a_time = self.redirections.lock();
-        let redirect = |(stub, (body, ready)): &mut (Stub, (Body, Option<Found>))| {
-            stub.function().map(|function| function.redirect(body.clone(), ready.take()))
+        let found = |(function, target)| {
+            let (stub, (body, ready)) = (self.stub(dylib, &function)?, body(target)?);
+            if let Some((body, _)) = ready {
+                note_body(body, stub.address);
+            }
+            Ok(Redirection { stub, body, ready })
         };
-        let before: Vec<_> = found.iter_mut().map(redirect).collect();
+        let mut found: Vec<_> = functions.into_iter().map(found).collect::<Result<_, RedirectError>>()?;
+        found.sort_by_key(|redirection| redirection.stub.cells.as_ptr().addr());
+        let one_at_a_time = self.redirections.lock();
+        // Those of one unit of stubs, which are a group or none of them is.
+        let of_units = found.chunk_by_mut(|one, next| Arc::ptr_eq(&one.stub.cells, &next.stub.cells));
+        let before: Vec<_> = of_units.map(redirect_unit).collect();
         drop(one_at_a_time);
         drop((before, found)); // without a lock: code may go with it
         Ok(())
@@ -124,8 +185,8 @@ impl LazyCallThroughManager {
         let (address, held) = self.find(dylib, function)?;
         let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<Cells>().ok());
         let cells = Cells::clone(&*cells.ok_or_else(not_lazy)?);
-        let number = held.as_ref().and_then(|held| stub_number(address, held)).ok_or_else(not_lazy)?;
-        Ok(Stub { cells, number: number as usize, _held: held })
+        let (number, root) = held.as_ref().and_then(|held| stub_at(address, held)).ok_or_else(not_lazy)?;
+        Ok(Stub { address, cells, number: number as usize, root, _held: held })
     }
 
     fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {

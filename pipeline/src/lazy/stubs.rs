@@ -15,12 +15,24 @@ pub(super) struct Contents {
     stubs: Vec<u8>,
     /// Counting parts, if there are any, and cold parts.
     cold: Vec<u8>,
-    counts: bool,
+    kind: StubKind,
     slots: Vec<u8>,
     calls: Vec<u8>,
     descriptors: Vec<u8>,
     thunk: [u8; 8],
+    /// Where the table of a group is.
+    root: [u8; 8],
     frames: [u8; 64],
+}
+
+/// What the stubs of a unit do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StubKind {
+    Plain,
+    /// Their calls may be counted.
+    Counting,
+    /// They jump through one table.
+    Group,
 }
 
 /// `jmp *slot(%rip)`, and ten bytes that nobody reaches. Eight stubs in a line of the cache are more jumps than the processor can foresee
@@ -28,6 +40,10 @@ pub(super) struct Contents {
 ///
 /// In four of the ten stands the number of its cell.
 const STUB: [u8; 16] = [0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
+/// `mov root(%rip), %r11; jmp *8*number(%r11)`, and two bytes that nobody reaches. No argument is in that register.
+const GROUP_STUB: [u8; 16] = [0x4c, 0x8b, 0x1d, 0, 0, 0, 0, 0x41, 0xff, 0xa3, 0, 0, 0, 0, 0xcc, 0xcc];
+/// Where in a group's stub it says which word of the table it jumps through.
+const GROUP_STUB_OFFSET: usize = 10;
 /// `lea descriptor(%rip), %r11; jmp *thunk(%rip)`, and three bytes that nobody reaches.
 const COLD: [u8; 16] = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
 
@@ -54,10 +70,14 @@ const FRAMES: [u8; 64] = [
 const FRAMES_STUBS: u64 = 32;
 const FRAMES_COLD: u64 = 52;
 
-fn stubs(count: usize) -> Vec<u8> {
-    let mut stubs = STUB.repeat(count);
-    for (number, stub) in (0_u32..).zip(stubs.chunks_exact_mut(STUB.len())) {
-        stub[STUB_NUMBER..][..4].copy_from_slice(&number.to_le_bytes());
+fn stubs(count: usize, kind: StubKind) -> Vec<u8> {
+    let (stub, at, unit) = match kind {
+        StubKind::Plain | StubKind::Counting => (STUB, STUB_NUMBER, 1),
+        StubKind::Group => (GROUP_STUB, GROUP_STUB_OFFSET, 8),
+    };
+    let mut stubs = stub.repeat(count);
+    for (number, stub) in (0_u32..).step_by(unit).zip(stubs.chunks_exact_mut(STUB.len())) {
+        stub[at..][..4].copy_from_slice(&number.to_le_bytes());
     }
     stubs
 }
@@ -73,9 +93,10 @@ fn frames(stubs: &[u8], cold: &[u8]) -> [u8; 64] {
 }
 
 impl Contents {
-    /// What stubs of `cells` need, and, if it `counts`, what counts their calls.
-    pub(super) fn new(cells: &[Box<dyn Destination>], counts: bool) -> Self {
-        let (stubs, counted) = (stubs(cells.len()), if counts { cells.len() } else { 0 });
+    /// What stubs of `cells` need, with what counts their calls if these count.
+    pub(super) fn new(cells: &[Box<dyn Destination>], kind: StubKind) -> Self {
+        let counts = kind == StubKind::Counting;
+        let (stubs, counted) = (stubs(cells.len(), kind), if counts { cells.len() } else { 0 });
         let cold = [COUNTING.repeat(counted), COLD.repeat(cells.len())].concat();
         let frames = frames(&stubs, &cold);
         let descriptors = if counts {
@@ -86,11 +107,12 @@ impl Contents {
         Self {
             stubs,
             cold,
-            counts,
+            kind,
             slots: vec![0; 8 * cells.len()],
             calls: vec![0; Counted::BYTES as usize * counted],
             descriptors,
             thunk: ifunc::lazy_thunk().value().to_le_bytes(),
+            root: [0; 8],
             frames,
         }
     }
@@ -112,10 +134,16 @@ impl Contents {
         graph.unwind_table(&self.frames, &[of(FRAMES_STUBS, first_stub), of(FRAMES_COLD, first_cold)]);
         let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
         let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
-        let calls = self.counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
-        let descriptor_bytes =
-            if self.counts { CountingDescriptor::BYTES } else { CallThroughDescriptor::BYTES };
-        let counting_bytes = if self.counts { COUNTING.len() as u64 } else { 0 };
+        let root = (self.kind == StubKind::Group).then(|| {
+            let root = graph.block(".data.root", SectionRole::Data, &self.root, 8);
+            let table = graph.define_local("table", slots, 0);
+            graph.edge(root, pointer(0, table));
+            graph.define_local("root", root, 0)
+        });
+        let counts = self.kind == StubKind::Counting;
+        let calls = counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
+        let descriptor_bytes = if counts { CountingDescriptor::BYTES } else { CallThroughDescriptor::BYTES };
+        let counting_bytes = if counts { COUNTING.len() as u64 } else { 0 };
         let first_cold = self.calls.len() as u64 / Counted::BYTES * counting_bytes;
         for (index, names) in (0..).zip(names) {
             let at = index * descriptor_bytes;
@@ -127,7 +155,8 @@ impl Contents {
             let unbound = graph.define_local("unbound", cold, cold_at);
             let descriptor = graph.define_local("descriptor", descriptors, at);
             let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
-            graph.edge(stubs, near(index * STUB.len() as u64 + 2, slot));
+            let (operand_at, operand) = root.map_or((2, slot), |root| (3, root));
+            graph.edge(stubs, near(index * STUB.len() as u64 + operand_at, operand));
             graph.edge(cold, near(cold_at + 3, descriptor));
             graph.edge(cold, near(cold_at + 9, thunk));
             graph.edge(slots, pointer(index * 8, unbound));

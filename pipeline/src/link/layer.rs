@@ -133,16 +133,18 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
-    /// Links an object that is changed first: as one whose names others know better.
-    pub(crate) fn emit_changed(
+    /// Links an object that is changed first: as one whose names others know better. What there is to `keep` is dropped after the code.
+    pub(crate) fn emit_changed<'g>(
         &self,
         responsibility: MaterializationResponsibility,
-        object: &ObjectBuffer,
-        change: impl for<'g> FnOnce(LinkGraph<'g>) -> Result<LinkGraph<'g>, LinkError>,
+        object: &'g ObjectBuffer,
+        keep: Option<AfterCode>,
+        change: impl FnOnce(LinkGraph<'g>) -> Result<LinkGraph<'g>, LinkError>,
     ) {
         let graph = parts::parse(object).and_then(change);
+        let keeps = keep.map(|cells| Stubs { leads_on: Arc::default(), cells });
         let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
-        self.link(vec![responsibility], graph, None);
+        self.link(vec![responsibility], graph, keeps);
     }
 
     /// The same for a graph of stubs, which lead on to other code when they are called.

@@ -28,7 +28,7 @@ pub(super) fn parse(object: &ObjectBuffer) -> Result<LinkGraph<'_>, LinkError> {
 
 impl LinkGraph<'_> {
     /// Makes the merged objects one, with what is local to it. What nothing refers to of that is to be pruned.
-    fn make_one_object(&mut self, name: &str) {
+    pub(super) fn make_one_object(&mut self, name: &str) {
         const ONLY: ObjectId = ObjectId::of(0);
         self.objects = vec![name.into()];
         self.sections.iter_mut().for_each(|section| section.object = ONLY);

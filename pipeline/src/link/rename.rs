@@ -8,6 +8,7 @@
 //! objects are (`merge.rs`).
 
 use rustc_hash::FxHashSet;
+#[cfg(feature = "llvm")]
 use uruk_core::ExecutorAddr;
 
 use super::error::LinkError;
@@ -17,7 +18,7 @@ use super::plan::is_bound_by_linker;
 /// What a name is to be called; nothing if it stays as it is.
 pub type Rename<'r> = &'r dyn Fn(&str) -> Option<Box<str>>;
 
-impl LinkGraph<'_> {
+impl<'a> LinkGraph<'a> {
     /// Gives symbols and COMDAT groups the names that `rename` says, all at once: two names may be exchanged. Names that are local
     /// to an object, and those that the linker itself gives (`_GLOBAL_OFFSET_TABLE_`), stay.
     ///
@@ -63,6 +64,34 @@ impl LinkGraph<'_> {
             }
         }
         self
+    }
+
+    /// Adds the functions that `adapter` has for names which the graph refers to. They are the graph's own.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn adapt(
+        self,
+        adapter: &dyn Fn(&str) -> Option<Result<LinkGraph<'a>, LinkError>>,
+    ) -> Result<Self, LinkError> {
+        let (mut names, mut graphs) = (Vec::<Box<str>>::new(), Vec::new());
+        for symbol in self.symbols.iter().filter(|symbol| symbol.location == Location::Undefined) {
+            let name = self.text(symbol.name);
+            if let Some(graph) = adapter(name) {
+                names.push(name.into());
+                graphs.push(graph?);
+            }
+        }
+        if graphs.is_empty() {
+            return Ok(self);
+        }
+        let whole = self.name();
+        let mut graph = Self::merge(std::iter::once(self).chain(graphs))?;
+        graph.make_one_object(&whole);
+        for index in 0..graph.symbols.len() {
+            if names.iter().any(|name| **name == *graph.text(graph.symbols[index].name)) {
+                graph.symbols[index].binding = Binding::Local;
+            }
+        }
+        Ok(graph)
     }
 
     fn renamed(&mut self, name: Name, rename: Rename<'_>) -> Result<Option<Name>, LinkError> {

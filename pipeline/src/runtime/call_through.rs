@@ -21,11 +21,12 @@ use std::ptr::{self, NonNull};
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
-use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use self::slot::Counting;
-pub(crate) use self::slot::{Counted, SlotAddr};
+pub(crate) use self::slot::{Counted, RootAddr, SlotAddr};
+use self::slot::{Counting, SlotPlace};
 use super::unwind;
+pub(crate) use super::unwind::functions::note as note_body;
 use crate::link::HeldCode;
 use crate::memory::StackMapping;
 
@@ -64,7 +65,12 @@ impl CallThroughDescriptor {
     pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
 
     fn slot(&self) -> SlotAddr {
-        SlotAddr { word: self.slot, counting: None }
+        // SAFETY: the stub that this is of is there.
+        let place = match unsafe { stub_code(self.stub) } {
+            Some((StubJump::Table(root), number)) => SlotPlace::InTable(root, number),
+            _ => SlotPlace::Own(self.slot),
+        };
+        SlotAddr { place, stub: self.stub, counting: None }
     }
 
     /// The bytes of one whose slots the linker fills in. `cell` has to stay where it is for as long as the stub can be called.
@@ -139,7 +145,7 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     let once = OnceCall::save();
     // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
     let cell = unsafe { &**descriptor.cell };
-    let found = bind(descriptor, slot, cell);
+    let found = bind(slot, cell);
     once.restore();
     drop(blocked);
     // SAFETY: as above.
@@ -188,16 +194,12 @@ impl OnceCall {
 }
 
 /// Finds where the stub leads, and has later calls go there.
-fn bind(
-    descriptor: &CallThroughDescriptor,
-    slot: SlotAddr,
-    cell: &dyn Destination,
-) -> Result<ExecutorAddr, ExecutorAddr> {
+fn bind(slot: SlotAddr, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
     let mut found = None;
     on_spare_stack(&mut || found = Some(cell.find(slot)));
     let found = found.expect("what runs elsewhere has come back");
     if let Ok(address) = found {
-        unwind::functions::note(address, ExecutorAddr::new(descriptor.stub));
+        slot.note(address);
     }
     found
 }
@@ -219,7 +221,7 @@ pub(crate) fn prepare(function: ExecutorAddr) {
         let blocked = BlockedSignals::begin();
         // SAFETY: as for a first call.
         let cell = unsafe { &**descriptor.cell };
-        if let Ok(address) = bind(descriptor, slot, cell) {
+        if let Ok(address) = bind(slot, cell) {
             let calls = cell.refers_to(address).into_iter();
             let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
             seen.extend(calls);
@@ -230,18 +232,47 @@ pub(crate) fn prepare(function: ExecutorAddr) {
 
 const JUMP: [u8; 2] = [0xff, 0x25];
 const LOAD: [u8; 3] = [0x4c, 0x8d, 0x1d];
+/// `mov root(%rip), %r11`, and `jmp *table(%r11)` behind it.
+const LOAD_ROOT: [u8; 3] = [0x4c, 0x8b, 0x1d];
+const JUMP_BY_TABLE: [u8; 3] = [0x41, 0xff, 0xa3];
+const JUMP_BY_TABLE_AT: u64 = 7;
 
-/// Where in a stub its number stands: behind the jump.
+/// Where in a stub that jumps through a slot of its own its number stands: behind the jump.
 pub(crate) const STUB_NUMBER: usize = 6;
 
-/// The number behind the jump of a stub in code that is held.
-pub(crate) fn stub_number(stub: ExecutorAddr, held: &HeldCode) -> Option<u32> {
+/// What a stub jumps through.
+enum StubJump {
+    /// A slot of its own, which is there.
+    Slot(u64),
+    Table(RootAddr),
+}
+
+/// The number of the stub in code that is held, and, if it is of a group, the word by which that is led elsewhere.
+pub(crate) fn stub_at(stub: ExecutorAddr, held: &HeldCode) -> Option<(u32, Option<RootAddr>)> {
     held.contains(stub).then_some(())?;
     // SAFETY: linked code is there, and stays.
-    unsafe { operand(stub.value(), &JUMP) }?;
-    // SAFETY: the same. Whoever jumps like that is a stub, of 16 bytes, or an entry of the linker's, which has bytes of others behind it.
-    let number = unsafe { stub.to_ptr::<u8>().add(STUB_NUMBER).cast::<u32>().read_unaligned() };
-    Some(u32::from_le(number))
+    let (jump, number) = unsafe { stub_code(stub.value()) }?;
+    let root = if let StubJump::Table(root) = jump { Some(root) } else { None };
+    Some((number, root))
+}
+
+/// What the stub at an address jumps through, and its number. Whoever jumps like that is a stub, of 16 bytes; or an entry of the linker's or
+/// a function of somebody's, whose number means nothing.
+///
+/// # Safety
+/// If linked code is there, it stays.
+unsafe fn stub_code(at: u64) -> Option<(StubJump, u32)> {
+    // SAFETY: as here; linked code may be read.
+    unsafe {
+        let number = |at: u64| u32::from_le((at as *const u32).read_unaligned());
+        if let Some(slot) = operand(at, &JUMP) {
+            return Some((StubJump::Slot(slot), number(at + STUB_NUMBER as u64)));
+        }
+        let root = operand(at, &LOAD_ROOT)?;
+        operand(at + JUMP_BY_TABLE_AT, &JUMP_BY_TABLE)?;
+        let offset = number(at + JUMP_BY_TABLE_AT + JUMP_BY_TABLE.len() as u64);
+        Some((StubJump::Table(RootAddr(root as *mut u64)), offset / 8))
+    }
 }
 
 /// What an instruction of these first bytes refers to, by the 32 bits behind them.
@@ -266,10 +297,12 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
 /// If linked code is at `stub`, it stays there.
 unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
     // SAFETY: as here.
-    let slot = unsafe { operand(stub.value(), &JUMP) }?;
-    // Relaxed: either the cold part, which was there before the stub, or a function, of which nothing is read.
-    // SAFETY: linked code jumps through it.
-    let cold = unsafe { AtomicU64::from_ptr(slot as *mut u64) }.load(Ordering::Relaxed);
+    let place = match unsafe { stub_code(stub.value()) }? {
+        (StubJump::Slot(slot), _) => SlotPlace::Own(slot as *mut u64),
+        (StubJump::Table(root), number) => SlotPlace::InTable(root, number),
+    };
+    // Either the cold part, which was there before the stub, or a function, of which nothing is read.
+    let cold = SlotAddr { place, stub: stub.value(), counting: None }.load();
     // SAFETY: as here; a function's code stays as long as its stub.
     let descriptor = unsafe { operand(cold, &LOAD) }? as *const CallThroughDescriptor;
     // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; who it is says the resolver.

@@ -33,7 +33,7 @@ use promoter::Promoter;
 
 /// A tier: how well code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
+pub enum Tier {
     /// Soon there, and slow.
     Lower,
     /// Optimized, with small callees inlined.
@@ -129,18 +129,28 @@ pub(crate) trait Promote: Send + Sync {
     fn promote(&self, tiers: &Tiers, is_allowed: bool) -> PromotionEnd;
 }
 
-/// Where better bodies of functions come from.
-pub(crate) trait Improve: Send + Sync {
+/// Where better bodies of functions come from: a compiler that can do more for a function than it did at first.
+///
+/// [`LazyCallThroughManager::improvable_reexports`](crate::lazy::LazyCallThroughManager::improvable_reexports) makes functions of it.
+///
+/// # Concurrency
+/// What it says of a body is asked by first calls, on their small stacks, and by the thread that compiles better. None of it may wait for
+/// a call.
+pub trait Improve: Send + Sync {
     /// Who decides.
     fn tiers(&self) -> &Tiers;
 
-    /// Whether a body, which was compiled, can be compiled better.
+    /// Whether a body, which was compiled, can be compiled better. Calls of others are not counted.
     fn is_improvable(&self, body: &SymbolName) -> bool;
 
     /// Whether the first call has it compiled better, and not only many calls.
     fn is_urgent(&self, body: &SymbolName) -> bool;
 
-    /// Defines the better one, which is compiled when it is looked up. Gives its name; nothing if nobody can want it any more.
+    /// Defines the better one in the dylib of the body, to be compiled when it is looked up, and gives its name; nothing if nobody can
+    /// want it any more. `attempt` counts from 1: one that failed keeps its name.
+    ///
+    /// # Errors
+    /// Why it cannot be defined. The function stays as it is, and is counted again if the policy says so.
     fn define_better(&self, body: &SymbolName, attempt: u32) -> Result<Option<SymbolName>, SharedError>;
 }
 
@@ -212,8 +222,8 @@ impl Tiers {
         self.0.threshold
     }
 
-    /// Compiles a function that is called for the first time.
-    pub(crate) fn first<R>(&self, tier: Tier, compile: impl FnOnce() -> R) -> R {
+    /// Compiles a function that is called for the first time: what compiles it says so, for the figures and for the policy's quiet.
+    pub fn first<R>(&self, tier: Tier, compile: impl FnOnce() -> R) -> R {
         let counts = &self.0.counts;
         let (count, time) = match tier {
             Tier::Lower => (&counts.lower, &counts.lower_ns),

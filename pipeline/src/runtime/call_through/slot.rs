@@ -3,15 +3,33 @@
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::note_body;
+
 /// The word that a stub jumps through.
 ///
 /// Who uses it holds the stub, or is called through it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotAddr {
-    pub(super) word: *mut u64,
+    pub(super) place: SlotPlace,
+    /// The function's address.
+    pub(super) stub: u64,
     /// If calls can be counted.
     pub(super) counting: Option<Counting>,
 }
+
+/// Where the word is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SlotPlace {
+    Own(*mut u64),
+    /// In the table that its group has at the moment.
+    InTable(RootAddr, u32),
+}
+
+/// The word that the stubs of a group load: where the table is that they jump through.
+///
+/// Who uses it holds the stubs, or is called through one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootAddr(pub(super) *mut u64);
 
 /// How calls through a slot are counted.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +57,14 @@ unsafe impl Send for SlotAddr {}
 
 impl SlotAddr {
     fn word(&self) -> &AtomicU64 {
-        // SAFETY: a word of linked data, which stays while the stub is held or called.
-        unsafe { AtomicU64::from_ptr(self.word) }
+        match self.place {
+            // SAFETY: a word of linked data, which stays while the stub is held or called.
+            SlotPlace::Own(word) => unsafe { AtomicU64::from_ptr(word) },
+            // SAFETY: a table of the group, which has a word for each of its stubs and stays as long as they do.
+            SlotPlace::InTable(root, number) => unsafe {
+                AtomicU64::from_ptr(root.table().add(number as usize))
+            },
+        }
     }
 
     pub(crate) fn load(self) -> u64 {
@@ -71,6 +95,11 @@ impl SlotAddr {
         unsafe { AtomicU32::from_ptr(&raw mut (*counted).calls) }.store(calls, Ordering::Relaxed);
     }
 
+    /// Notes that `body` is this function's, for programs that ask which function they are in.
+    pub(crate) fn note(self, body: ExecutorAddr) {
+        note_body(body, ExecutorAddr::new(self.stub));
+    }
+
     /// The code beside the stub that counts its calls.
     pub(crate) fn counting_part(self) -> Option<ExecutorAddr> {
         self.counting.map(|counting| ExecutorAddr::new(counting.part))
@@ -84,5 +113,32 @@ impl SlotAddr {
         // Relaxed: as in `store_counted`.
         // SAFETY: a word of linked data beside the slot.
         is_counted.then(|| unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.load(Ordering::Relaxed))
+    }
+}
+
+impl RootAddr {
+    fn word(&self) -> &AtomicU64 {
+        // SAFETY: a word of linked data, which stays while the stubs are held or called.
+        unsafe { AtomicU64::from_ptr(self.0) }
+    }
+
+    fn table(self) -> *mut u64 {
+        // ordering[group-table]: Acquire. Pairs with the Release in `publish`; the processor keeps the order of its loads.
+        self.word().load(Ordering::Acquire) as *mut u64
+    }
+
+    /// What the table has, which is of `len` stubs.
+    pub(crate) fn read(self, len: usize) -> Vec<u64> {
+        let table = self.table();
+        // Relaxed: written under the group's lock, which the caller has.
+        // SAFETY: as in `SlotAddr::word`.
+        let word = |number| unsafe { AtomicU64::from_ptr(table.add(number)) }.load(Ordering::Relaxed);
+        (0..len).map(word).collect()
+    }
+
+    /// Has the stubs jump through another table, which stays as long as they do.
+    pub(crate) fn publish(self, table: &[AtomicU64]) {
+        // ordering[group-table]: Release. Pairs with the Acquire in `table`: who finds the table finds what it has.
+        self.word().store(table.as_ptr() as u64, Ordering::Release);
     }
 }

@@ -12,11 +12,11 @@ use uruk_core::ExecutorAddr;
 use super::is_linked;
 use crate::memory::{HeldOverForks, StaticForkLock};
 
-/// The stub of each body that was found. Held for map operations.
+/// The stub of each body that was found for one. Held for map operations.
 static STUBS: StaticForkLock<BTreeMap<u64, ExecutorAddr>> = StaticForkLock::new(BTreeMap::new());
 
 /// Notes that `stub` is the address of the function whose body begins at `body`, for as long as that is registered.
-pub(in crate::runtime) fn note(body: ExecutorAddr, stub: ExecutorAddr) {
+pub(crate) fn note(body: ExecutorAddr, stub: ExecutorAddr) {
     let mut stubs = STUBS.lock();
     // Under the lock: what is unregistered later is forgotten later.
     if is_linked(body.value()) {

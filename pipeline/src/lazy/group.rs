@@ -1,0 +1,55 @@
+//! Stubs that are led elsewhere together: they jump through one table, and one store gives all of them another.
+//!
+//! ```text
+//!   stub f: mov root, %r11; jmp *f(%r11)          root ─┬─▶ (before) table 1: f g h
+//!   stub g: mov root, %r11; jmp *g(%r11)                └─▶ (after)  table 2: f' g' h
+//! ```
+//!
+//! First calls and redirections of one function write the table that is there. Who leads several elsewhere copies it, writes the copy,
+//! and publishes that, all under the group's lock. A first call takes the lock too, whenever it looks where its stub leads: what it finds
+//! in a switch that is not over would be newer than what others reach.
+//!
+//! A thread may have loaded the root and not jumped yet, and nobody knows for how long. So tables stay until the stubs go.
+//!
+//! The model is `loom-tests/tests/group.rs`, which compiles this file.
+//!
+//! **Holds.** A thread that has reached the new body of one function reaches no older body of another that was led elsewhere with it.
+
+use uruk_core::sync::atomic::AtomicU64;
+use uruk_core::sync::{Arc, Mutex, weakened};
+
+/// Where a group's stubs lead, by their numbers.
+pub(super) type Table = Arc<[AtomicU64]>;
+
+/// The word that all stubs of a group load. Who uses it holds one of them.
+pub(super) trait Root {
+    /// What the table has that is there.
+    fn read(&self) -> Vec<u64>;
+    /// Gives the stubs another one, which stays as long as they do.
+    fn publish(&self, table: &Table);
+}
+
+/// The tables that were published, under the lock of the group.
+#[derive(Default)]
+pub(super) struct Group(Mutex<Vec<Table>>);
+
+impl Group {
+    /// Runs `look` while no switch is under way.
+    pub(super) fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _tables = (!weakened("group::looks_while_it_switches")).then(|| self.0.lock());
+        look()
+    }
+
+    /// Has `lead` write a copy of the table, which is what stubs jump through when this returns.
+    pub(super) fn switch<T>(&self, root: &impl Root, lead: impl FnOnce(&Table) -> T) -> T {
+        let mut tables = self.0.lock();
+        let next: Table = root.read().into_iter().map(AtomicU64::new).collect();
+        if weakened("group::publishes_before_it_writes") {
+            root.publish(&next);
+        }
+        let led = lead(&next);
+        root.publish(&next);
+        tables.push(next);
+        led
+    }
+}
