@@ -9,6 +9,7 @@
 use std::ffi::c_int;
 use std::sync::OnceLock;
 
+use super::background::AT_REST;
 use super::endings::TABLE;
 use super::process::entries::ENTRIES;
 use super::process::overrides::PROGRAM_SYMBOLS;
@@ -18,7 +19,6 @@ use super::tls::registry::REGISTRY;
 use super::tls::reserve;
 use super::unwind;
 use crate::memory::HeldOverForks;
-use crate::tiers::AT_REST;
 
 /// The first is held by a thread that compiles and links. Nobody takes one of the others while holding another, so any order will do.
 fn held() -> [&'static dyn HeldOverForks; 9] {
