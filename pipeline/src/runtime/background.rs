@@ -1,8 +1,9 @@
 //! A thread beside a program, for work that nobody waits for.
 //!
-//! It blocks all signals and stands back. While it works it holds a lock of the process: a fork waits for it, and so does who wants it at
+//! It blocks all signals. While it works it holds a lock of the process: a fork waits for it, and so does who wants it at
 //! rest. The child of a fork has none.
 
+use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -12,14 +13,40 @@ use uruk_core::sync::{Arc, Process};
 
 use super::tls::SignalsBlocked;
 use super::{forks, threads};
-use crate::memory::StaticForkLock;
+use crate::memory::{self, HeldOverForks as _, StaticForkLock};
 
-/// Held by such a thread while it works. A fork takes it before all other locks of the runtime.
-pub(crate) static AT_REST: StaticForkLock<()> = StaticForkLock::new(());
+/// Held by such a thread while it works. A fork takes it before all other locks of the runtime and of memory, which the thread may need.
+static AT_REST: StaticForkLock<()> = StaticForkLock::new(());
 
 /// Waits for what such threads do now.
 pub(crate) fn wait_for_rest() {
     drop(AT_REST.lock());
+}
+
+/// Has forks wait for such threads.
+///
+/// Before a fork, the handlers run first that were registered last. Others of ours took the locks of memory, and waited for a thread that
+/// waited for these.
+fn watch_forks() -> Result<(), c_int> {
+    extern "C" fn before() {
+        AT_REST.hold();
+    }
+    extern "C" fn after_in_parent() {
+        // SAFETY: this thread has run `before`.
+        unsafe { AT_REST.let_go() };
+    }
+    extern "C" fn after_in_child() {
+        // SAFETY: this thread has run `before`, and is the only one.
+        unsafe { AT_REST.renew() };
+    }
+    static INSTALLED: OnceLock<c_int> = OnceLock::new();
+    forks::watch()?;
+    memory::watch_forks()?;
+    let code = *INSTALLED.get_or_init(|| {
+        // SAFETY: as for the handlers of `forks`.
+        unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) }
+    });
+    if code == 0 { Ok(()) } else { Err(code) }
 }
 
 /// What the thread does next.
@@ -34,6 +61,7 @@ pub(crate) enum Next {
 /// One thread, which may not have been started yet.
 pub(crate) struct BackgroundThread {
     name: &'static str,
+    stands_back: bool,
     process: Process,
     is_started: AtomicBool,
     is_stopped: AtomicBool,
@@ -41,9 +69,11 @@ pub(crate) struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    pub(crate) fn new(name: &'static str) -> Self {
+    /// One that runs when hardly anybody else wants the processor, if it `stands_back`: not where somebody may come to wait for what it does.
+    pub(crate) fn new(name: &'static str, stands_back: bool) -> Self {
         Self {
             name,
+            stands_back,
             process: Process::current(),
             is_started: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
@@ -72,7 +102,7 @@ impl BackgroundThread {
             move || this.run(step)
         };
         let spawn = || thread::Builder::new().name(this.name.to_owned()).spawn(run).ok();
-        match forks::watch().ok().and_then(|()| spawn()) {
+        match watch_forks().ok().and_then(|()| spawn()) {
             // Who has had work for it meanwhile knew no thread.
             Some(thread) => this.thread.get_or_init(|| thread.thread().clone()).unpark(),
             None => this.is_started.store(false, Ordering::Relaxed), // as above
@@ -90,8 +120,9 @@ impl BackgroundThread {
 
     fn run(&self, mut step: impl FnMut() -> Next) {
         let _signals = SignalsBlocked::now();
-        // Its own work would take half a processor from a program that starts on a busy machine.
-        threads::stand_back();
+        if self.stands_back {
+            threads::stand_back();
+        }
         loop {
             let rest = AT_REST.lock();
             // ordering[background-stops]: Acquire.

@@ -23,7 +23,8 @@ impl Promoter {
         Self {
             uses_pool,
             queue: Mutex::new(VecDeque::with_capacity(QUEUED_MAX)),
-            thread: Arc::new(BackgroundThread::new("uruk-tiers")),
+            // Its own work would take half a processor from a program that starts on a busy machine.
+            thread: Arc::new(BackgroundThread::new("uruk-tiers", true)),
         }
     }
 
