@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet,
-    SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
+    ExecutionSession, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult,
+    LookupSet, SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
 };
 
 use super::cell::{Cell, Slot};
+use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::link::{HeldCode, LeadsOn};
@@ -33,6 +34,7 @@ pub(super) struct LazyFunction {
     cell: Cell<Body, SlotAddr>,
     /// If there are tiers.
     promotion: Option<Arc<Promotion>>,
+    unit: Arc<LazyUnit>,
 }
 
 impl LazyFunction {
@@ -42,9 +44,10 @@ impl LazyFunction {
         number: u32,
         body: Body,
         improving: Option<&Arc<Improving>>,
+        unit: Arc<LazyUnit>,
     ) -> Self {
         let promotion = improving.map(|improving| Arc::new(Promotion::new(improving.clone(), number)));
-        Self { manager, leads_on, number, cell: Cell::new(body), promotion }
+        Self { manager, leads_on, number, cell: Cell::new(body), promotion, unit }
     }
 
     /// Has the stub lead to a better body. `cells` are those that it is among.
@@ -95,14 +98,7 @@ impl LazyFunction {
             return Ok(None);
         };
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
-        let look_up = |request: LookupRequest| {
-            let request = request.at(TaskPriority::Speculative);
-            if uses_pool {
-                dylib.session().lookup_blocking(request)
-            } else {
-                dylib.session().lookup_here(request)
-            }
-        };
+        let look_up = |request| speculative(dylib.session(), request, uses_pool);
         Ok(Some(find(self.hold(), &dylib, &name, look_up)?))
     }
 
@@ -116,6 +112,11 @@ impl LazyFunction {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
         Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup_here(request))?)
+    }
+
+    /// The function as it was defined: its unit, and its number there.
+    pub(super) fn known(&self) -> (&Arc<LazyUnit>, usize) {
+        (&self.unit, self.number as usize)
     }
 
     /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. What this gives is dropped without a lock.
@@ -156,11 +157,14 @@ impl Destination for LazyFunction {
         let keep = |address, held| self.leads_on.lead_on_to(self.number, address, held);
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
         let calls = |body: &Body| improving.and_then(|improving| improving.calls_of(&body.name));
+        let (unit, number) = self.known();
+        self.manager.speculator.note_call(&unit.functions[number]);
         let found = catch_unwind(AssertUnwindSafe(|| {
             if let Some(improving) = improving {
                 improving.improve.tiers().may_start_thread(self.manager.layer.is_of_process());
             }
             let bound = self.cell.bind(&slot, find, keep, calls)?;
+            self.manager.speculator.note_code(&self.manager.layer, bound);
             if let Some(promotion) = &self.promotion {
                 promotion.improve_if_urgent(&self.cell.destination().name);
             }
@@ -178,6 +182,16 @@ impl Destination for LazyFunction {
             slot.count(calls);
         }
     }
+}
+
+/// Looks up what nobody waits for: by the workers, or on this thread.
+pub(super) fn speculative(
+    session: &ExecutionSession,
+    request: LookupRequest,
+    uses_pool: bool,
+) -> Result<LookupResult, LookupError> {
+    let request = request.at(TaskPriority::Speculative);
+    if uses_pool { session.lookup_blocking(request) } else { session.lookup_here(request) }
 }
 
 /// Looks a function of `dylib` up and has `hold` hold its code.
