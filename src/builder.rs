@@ -10,7 +10,7 @@ use uruk_pipeline::ir::{
     CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
     OptimizationPipeline, Partition,
 };
-use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager};
+use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager, Speculator};
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::CommonSymbols;
@@ -303,7 +303,9 @@ impl JitBuilder {
         };
         let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
         let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
-        let mut lazy = LazyCallThroughManager::new(ObjectLinkingLayer::clone(&object_layer));
+        let uses_pool = !self.owns_process && self.threads != Some(0);
+        let mut lazy = LazyCallThroughManager::new(ObjectLinkingLayer::clone(&object_layer))
+            .with_speculator(Speculator::new(uses_pool));
         if let Some(handler) = self.on_lazy_failure {
             lazy = lazy.on_failure(handler);
         }
@@ -322,7 +324,6 @@ impl JitBuilder {
         #[cfg(feature = "llvm")]
         let tiers = match self.tiers {
             Some(policy) => {
-                let uses_pool = !self.owns_process && self.threads != Some(0);
                 let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
                 let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
                 Some((soon, Tiers::new(policy, uses_pool)))

@@ -10,6 +10,7 @@ use uruk_core::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::IrCompileLayer;
+use uruk_pipeline::lazy::Speculator;
 use uruk_pipeline::link::{LowAddresses, ObjectLinkingLayer};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::platform::{LatentUnit, Platform};
@@ -221,6 +222,37 @@ impl Jit {
         self.files.tiers.as_ref().map(|(_, tiers)| tiers)
     }
 
+    /// In which order lazy functions were first called, and who compiles some of them ahead: in the order of an earlier run, for example. The
+    /// workers do that when nobody waits for anything else. If there are none, or the process is
+    /// [the program's](crate::JitBuilder::owns_process), a thread that is started for it does.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// let run = |order: Option<&uruk::pipeline::lazy::CallOrder>| {
+    ///     let jit = uruk::Jit::builder().threads(1).compile_on_call(uruk::OnCall::Function).build()?;
+    ///     jit.add_ir_text("main.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
+    ///     // SAFETY: `next` takes and gives a 64-bit integer.
+    ///     let next = unsafe { jit.get::<extern "C" fn(i64) -> i64>("next") }?;
+    ///     if let Some(order) = order {
+    ///         assert_eq!(jit.speculator().speculate(order), 0); // All of it is known.
+    ///     }
+    ///     assert_eq!(next(41), 42);
+    ///     Ok::<_, uruk::JitError>(jit.speculator().first_calls())
+    /// };
+    /// let order = run(None)?;
+    /// assert_eq!(&*order.functions[0].function, "next");
+    /// assert_eq!(run(Some(&order))?, order);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub fn speculator(&self) -> &Speculator {
+        self.files.lazy.speculator()
+    }
+
     /// How much memory the linked code takes, in bytes by kind.
     ///
     /// # Cost
@@ -239,6 +271,7 @@ impl Drop for Jit {
     /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: work in flight ends, what is queued fails, code is
     /// unmapped. What was compiled goes to the cache.
     fn drop(&mut self) {
+        self.speculator().stop_and_wait();
         #[cfg(feature = "llvm")]
         if let Some(tiers) = self.tiers() {
             tiers.stop_and_wait();

@@ -37,6 +37,7 @@
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Jit::add_lazy`] |
+//! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run; several at one moment | [`Jit::redefine`]; [`Jit::add_lazy_group`] |
 //! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](core::CodeInstance), [`CodeInstanceTable`](core::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |

@@ -186,6 +186,7 @@ pub(crate) struct RunArgs {
     /// An object, or a member of an archive, is linked when one of its functions is called, unless it does something at start.
     #[arg(
         long,
+        group = "on_call",
         value_name = "function|module",
         num_args = 0..=1,
         require_equals = true,
@@ -199,7 +200,7 @@ pub(crate) struct RunArgs {
     ///
     /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Short functions with
     /// loops in loops are optimized at once. What the background does ends when the program's first thread ends.
-    #[arg(long, conflicts_with_all = ["lazy", "partition", "parts"])]
+    #[arg(long, group = "on_call", conflicts_with_all = ["lazy", "partition", "parts"])]
     pub(crate) tiered: bool,
 
     /// After how many calls a function is compiled again.
@@ -209,6 +210,22 @@ pub(crate) struct RunArgs {
     /// For how many milliseconds no function may have been called for the first time before one is compiled again.
     #[arg(long, value_name = "MS", default_value = "100", requires = "tiered")]
     pub(crate) tier_delay: u32,
+
+    /// When the program ends by `exit`, write the functions that were called to FILE, in the order of their first calls.
+    ///
+    /// One a line: the file's last name, a tab and the function's name.
+    #[arg(long, value_name = "FILE", requires = "on_call")]
+    pub(crate) record_order: Option<PathBuf>,
+
+    /// Compile the functions that FILE lists, as --record-order writes it, in the background before they are called.
+    ///
+    /// The program is faster only where another core is idle. What FILE lists and no file has is passed over, and --stats counts it.
+    #[arg(long, value_name = "FILE", requires = "on_call")]
+    pub(crate) speculate: Option<PathBuf>,
+
+    /// Compile the functions that a called one refers to, in the background before they are called.
+    #[arg(long, requires = "on_call")]
+    pub(crate) speculate_callees: bool,
 
     /// How large modules are divided, to be compiled on several threads: not at all; once functions are inlined; or before, which is
     /// faster, and code may be slower.
@@ -294,6 +311,11 @@ impl Cli {
 }
 
 impl RunArgs {
+    /// Whether something is compiled before it is called.
+    pub(crate) fn compiles_ahead(&self) -> bool {
+        self.speculate.is_some() || self.speculate_callees
+    }
+
     fn take_files_behind_dashes(&mut self) {
         if self.files.is_empty() {
             let count = self.args.iter().position(|argument| argument == "--");

@@ -1,11 +1,13 @@
 //! The `uruk` command: arguments in, a running program out.
 
 mod args;
+mod background;
 mod cache;
 mod clang;
 mod dispatcher;
 mod observe;
 mod opt;
+mod order;
 mod passes;
 mod progress;
 mod repl;

@@ -9,6 +9,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{DynFilterFn, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::cache::CacheEvent;
+use uruk::pipeline::lazy::SpeculationStats;
 use uruk::pipeline::runtime::exit::flush_streams;
 use uruk::pipeline::tiers::TierStats;
 use uruk::trace::{TraceFile, TraceLayer};
@@ -131,6 +132,13 @@ impl Observers {
     pub(crate) fn note_tiers(&self, tiers: TierStats) {
         if let Some(stats) = &self.stats {
             stats.note_tiers(tiers);
+        }
+    }
+
+    /// Notes for the statistics what was compiled ahead.
+    pub(crate) fn note_speculation(&self, ahead: SpeculationStats) {
+        if let Some(stats) = &self.stats {
+            stats.note_speculation(ahead);
         }
     }
 

@@ -1,6 +1,5 @@
 //! `uruk run`: from files to the program's first instruction, and no further. The program ends the process.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
@@ -20,14 +19,16 @@ use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::pipeline::runtime::tls;
-use uruk::pipeline::tiers::{CallCounting, Tiers};
+use uruk::pipeline::tiers::CallCounting;
 use uruk::{CacheOptions, Jit, JitError, OnCall};
 
 use super::args::{CacheModeArg, RunArgs};
+use super::background::{Ahead, Background};
 use super::cache;
 use super::clang::{self, ClangError};
 use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
+use super::order::{self, OrderError, Recording};
 use super::{report, verbose};
 
 /// Why a program did not come to run.
@@ -56,6 +57,8 @@ pub(crate) enum RunError {
     Allocation(#[from] ReplaceError),
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error(transparent)]
+    Order(#[from] OrderError),
     #[error(
         "--cache-mode says what to do with a cache, and none is named: --cache DIR, or URUK_CACHE=DIR in the environment"
     )]
@@ -76,6 +79,9 @@ impl RunError {
 /// Links the files and becomes the program.
 pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let arguments = program_arguments(args)?;
+    let order = args.speculate.as_deref().map(order::read).transpose()?;
+    let ahead = Ahead { order, callees: args.speculate_callees };
+    let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
     let observers = observe(args)?;
     let dispatcher =
         Arc::new(RetiringDispatcher::new(args.jobs.map_or_else(cores, usize::from)).map_err(JitError::from)?);
@@ -103,10 +109,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
         }
         Some(found.address)
     }));
-    end_tiers_with_the_program(jit, &observers)?;
+    let background = Background::of(jit);
+    background.end_with_the_program(&observers, recording, args.compiles_ahead())?;
     tls::touch_modules();
     program.take_the_processor();
-    take_over_allocation(jit)?;
+    if take_over_allocation(jit)? {
+        background.stop(); // The program's functions may be for the program's own threads.
+    }
+    background.begin(&ahead);
     start_what_is_new(jit, program);
     // SAFETY: everything it depends on is Ready, and nothing is ever unmapped. The entry is what the user says is a
     // `main`.
@@ -127,8 +137,8 @@ fn start_what_is_new(jit: &Jit, program: &Program) {
     }
 }
 
-/// Lets the libraries allocate as the program does, if it replaces the functions for that.
-fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
+/// Lets the libraries allocate as the program does, if it replaces the functions for that. Says whether it does.
+fn take_over_allocation(jit: &Jit) -> Result<bool, RunError> {
     let names = allocation::function_names().map(|name| jit.session().intern(name));
     // What the program itself defines. A lookup would find the libraries' functions too.
     let mut replaced = HashMap::new();
@@ -140,36 +150,7 @@ fn take_over_allocation(jit: &Jit) -> Result<(), RunError> {
     // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
     // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
     unsafe { allocation::replace(|name| replaced.get(name).copied())? };
-    if let Some(tiers) = jit.tiers().filter(|_| !replaced.is_empty()) {
-        tiers.stop(); // The program's functions may be for the program's own threads.
-    }
-    Ok(())
-}
-
-thread_local! {
-    /// Ends the tiers when the program's first thread ends.
-    static WITH_THE_FIRST_THREAD: RefCell<Option<EndsTiers>> = const { RefCell::new(None) };
-}
-
-struct EndsTiers(Tiers);
-
-impl Drop for EndsTiers {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-/// Sees to it that the thread which compiles better is not in the way of the process's end, which comes with the program's last thread if
-/// the first one has left `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`.
-fn end_tiers_with_the_program(jit: &'static Jit, observers: &Arc<Observers>) -> Result<(), RunError> {
-    let Some(tiers) = jit.tiers() else { return Ok(()) };
-    WITH_THE_FIRST_THREAD.set(Some(EndsTiers(tiers.clone())));
-    let observers = observers.clone();
-    on_exit(move |_| {
-        tiers.stop();
-        observers.note_tiers(tiers.stats());
-    })?;
-    Ok(())
+    Ok(!replaced.is_empty())
 }
 
 /// Ends the cache's thread: what is compiled from here on is stored many at a time, and at the end. That something could not be stored is

@@ -17,13 +17,14 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 use uruk::pipeline::cache::{CacheEvent, EntryKind};
+use uruk::pipeline::lazy::SpeculationStats;
 use uruk::pipeline::tiers::TierStats;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{EventKind, SessionEvent};
 
 use super::passes::{self, PassSums};
-use super::tier_table::TierTable;
+use super::tier_table::{AheadLine, TierTable};
 
 /// Adds up the spans of a subscriber in [`Stats`].
 #[derive(Debug)]
@@ -41,6 +42,7 @@ pub(crate) struct Stats {
     cache: Mutex<Lookups>,
     passes: Mutex<PassSums>,
     tiers: Mutex<Option<TierStats>>,
+    ahead: Mutex<Option<SpeculationStats>>,
 }
 
 /// What a cache was asked for.
@@ -104,6 +106,7 @@ impl StatsLayer {
             cache: Mutex::default(),
             passes: Mutex::default(),
             tiers: Mutex::default(),
+            ahead: Mutex::default(),
         });
         (Self(stats.clone()), stats)
     }
@@ -146,6 +149,11 @@ impl Stats {
         *self.tiers.lock() = Some(tiers);
     }
 
+    /// Notes what was compiled ahead.
+    pub(crate) fn note_speculation(&self, ahead: SpeculationStats) {
+        *self.ahead.lock() = Some(ahead);
+    }
+
     fn count(&self, kind: &EventKind) {
         let counter = match kind {
             EventKind::Claimed { .. } => &self.units_claimed,
@@ -166,6 +174,7 @@ impl Stats {
             write_table(f, &self.stages.lock().clone())?;
             write!(f, "{}", self.passes.lock())?;
             (*self.tiers.lock()).map_or(Ok(()), |tiers| write!(f, "{}", TierTable(tiers)))?;
+            (*self.ahead.lock()).map_or(Ok(()), |ahead| write!(f, "{}", AheadLine(ahead)))?;
             match Resident::of_this_process() {
                 Some(resident) => writeln!(f, "{resident}"),
                 None => writeln!(f, "resident: unknown, /proc/self/status cannot be read"),

@@ -1,7 +1,9 @@
-//! What `--stats` says of tiers: how many functions began in each, how many went up, and how long that took.
+//! What `--stats` says of tiers, how many functions began in each, how many went up, and how long that took; and of what was compiled
+//! ahead.
 
 use std::fmt;
 
+use uruk::pipeline::lazy::SpeculationStats;
 use uruk::pipeline::tiers::TierStats;
 
 /// The table of tiers.
@@ -26,6 +28,23 @@ impl fmt::Display for TierTable {
             }
         }
         Ok(())
+    }
+}
+
+/// The line of what was compiled ahead.
+pub(crate) struct AheadLine(pub(crate) SpeculationStats);
+
+impl fmt::Display for AheadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SpeculationStats { ahead, used, time, failed, unknown, .. } = self.0;
+        write!(f, "compiled ahead: {ahead} functions in {:.2} ms", time.as_secs_f64() * 1e3)?;
+        write!(f, ", {used} of them were called")?;
+        for (functions, what) in [(failed, "failed"), (unknown, "of the order are unknown")] {
+            if functions > 0 {
+                write!(f, "; {functions} {what}")?;
+            }
+        }
+        writeln!(f)
     }
 }
 

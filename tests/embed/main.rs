@@ -23,6 +23,8 @@ mod on_call_files;
 mod plugins;
 mod redefine;
 mod reload;
+#[cfg(feature = "llvm")]
+mod speculation;
 mod storm;
 mod support;
 #[cfg(feature = "llvm")]

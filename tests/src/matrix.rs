@@ -17,6 +17,7 @@
 //! | bitcode-O0 | `-O2 -j2 --partition early` | modules in parts, divided before all passes |
 //! | bitcode-O0 | `-O0 -j2 --lazy` | functions, each when it is called |
 //! | bitcode-O2 | `-O2 -j1 --lazy` | the same, optimized by themselves |
+//! | bitcode-O0 | `-O0 -j2 --lazy --speculate-callees` | the same, with what a called function may call compiled beside the program |
 //! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
 //!
 //! A few programs are run with `--lazy=module`, and objects with `--lazy`, besides (`programs_lazy_files.rs`).
@@ -64,7 +65,9 @@ pub enum Compiles {
     Lazy,
     /// Modules, when a function of theirs is called.
     LazyModule,
-    /// The same, and again at their second call.
+    /// Functions, when they are called, and what they may call in the background.
+    Ahead,
+    /// Functions, when they are called, and again at their second call.
     Tiered,
 }
 
@@ -79,12 +82,13 @@ impl Compiles {
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
             Self::LazyModule => &["--lazy=module"],
+            Self::Ahead => &["--lazy", "--speculate-callees"],
             Self::Tiered => &["--tiered", "--tier-threshold=2", "--tier-delay=0"],
         }
     }
 }
 
-const DEFAULT: [Variant; 13] = [
+const DEFAULT: [Variant; 14] = [
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Whole },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Whole },
     Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Whole },
@@ -97,6 +101,7 @@ const DEFAULT: [Variant; 13] = [
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Early },
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Lazy },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Lazy },
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Ahead },
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Tiered },
 ];
 
@@ -172,8 +177,10 @@ impl Program {
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
         let is_skipped = |variant: &Variant| {
-            matches!(variant.compiles, Compiles::Lazy | Compiles::LazyModule | Compiles::Tiered)
-                && self.skipped.iter().any(|(name, _)| name == LAZY)
+            matches!(
+                variant.compiles,
+                Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered
+            ) && self.skipped.iter().any(|(name, _)| name == LAZY)
         };
         let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
         all.into_iter().filter(|variant| can_be(variant) && is_wanted(variant)).collect()
@@ -228,7 +235,9 @@ impl Program {
         let cache = format!("--cache={}", directory.display());
         let second = match variant.compiles {
             Compiles::Whole | Compiles::Late | Compiles::Early => "--cache-mode=require-hit",
-            Compiles::Lazy | Compiles::LazyModule | Compiles::Tiered => "--cache-mode=read-write",
+            Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => {
+                "--cache-mode=read-write"
+            }
         };
         for mode in ["--cache-mode=read-write", second] {
             let outcome = self.run_in_engine(variant, &files, &[&cache, mode])?;
@@ -340,7 +349,7 @@ fn full_matrix() -> Vec<Variant> {
     for jobs in [1, 2] {
         for level in [0, 2] {
             variants.extend(bitcode.map(|form| Variant { form, level, jobs, compiles: Compiles::Whole }));
-            let other = [Compiles::Late, Compiles::Early, Compiles::Lazy, Compiles::Tiered];
+            let other = [Compiles::Late, Compiles::Early, Compiles::Lazy, Compiles::Ahead, Compiles::Tiered];
             let form = Form::BitcodeO2;
             variants.extend(other.map(|compiles| Variant { form, level, jobs, compiles }));
         }

@@ -185,7 +185,12 @@ impl LazyModule {
         if let Some(function) = name.strip_prefix(BODY_PREFIX) {
             return Some(body_in(title, function).into());
         }
-        outline.locals.contains(name).then(|| format!("{name} in {title}").into())
+        outline.locals.contains(name).then(|| self.in_program(name).into())
+    }
+
+    /// What a local value of this name is called.
+    fn in_program(&self, name: &str) -> String {
+        format!("{name} in {}", self.inner.title)
     }
 
     /// The units of the module for `tracker`, with stubs of `manager`. What is compiled better later belongs to the tracker too.
@@ -195,7 +200,8 @@ impl LazyModule {
         let flags = symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
         let better = self.upper.as_ref().map(|upper| BetterBodies::of(&upper.tiers, self, tracker));
         let functions = self.functions_of(session, &flags);
-        let stubs = manager.lazy_functions(self.name().clone(), dylib, functions, better);
+        let ends_of_locals = self.in_program("").into();
+        let stubs = manager.lazy_functions(self.name().clone(), ends_of_locals, dylib, functions, better);
         let mut bodies: FxHashMap<u32, Body> = FxHashMap::default();
         for (number, value) in (0..).zip(&self.inner.outline.values) {
             let (of, flags) = match value.kind {
@@ -316,11 +322,7 @@ impl LazyModule {
 
     /// What a value is called in the program.
     fn called(&self, value: &OutlinedValue) -> String {
-        if value.is_local() {
-            format!("{} in {}", value.name, self.inner.title)
-        } else {
-            (*value.name).to_owned()
-        }
+        if value.is_local() { self.in_program(&value.name) } else { (*value.name).to_owned() }
     }
 
     /// A module of the variables.

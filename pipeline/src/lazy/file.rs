@@ -27,6 +27,7 @@ use crate::object::{ObjectBuffer, ObjectInterface, default_version};
 /// The functions of one file that others reach through stubs.
 #[derive(Debug)]
 pub struct FileStubs {
+    file: Box<str>,
     title: Box<str>,
     functions: HashMap<Box<str>, Function>,
 }
@@ -43,7 +44,7 @@ impl FileStubs {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Relaxed: the numbers only have to differ.
         let title = format!("{file}, whole (#{})", NEXT.fetch_add(1, Ordering::Relaxed)).into();
-        Self { title, functions: HashMap::new() }
+        Self { file: file.into(), title, functions: HashMap::new() }
     }
 
     /// Those of an object: what its symbol table says to be a function.
@@ -70,8 +71,8 @@ impl FileStubs {
         self.functions.is_empty()
     }
 
-    pub(super) fn title(&self) -> &str {
-        &self.title
+    pub(super) fn file(&self) -> &str {
+        &self.file
     }
 
     pub(super) fn aliases(&self, session: &ExecutionSession) -> AliasMap {

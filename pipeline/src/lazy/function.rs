@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::Ordering;
 use uruk_core::{
-    ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet,
-    SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
+    ExecutionSession, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult,
+    LookupSet, SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
 };
 
 use super::cell::{Cell, Slot};
 use super::group::{Group, Table};
+use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::link::{HeldCode, LeadsOn};
@@ -37,6 +38,7 @@ pub(super) struct LazyFunction {
     group: Option<Arc<Group>>,
     /// If there are tiers.
     promotion: Option<Arc<Promotion>>,
+    unit: Arc<LazyUnit>,
 }
 
 impl LazyFunction {
@@ -47,9 +49,10 @@ impl LazyFunction {
         body: Body,
         improving: Option<&Arc<Improving>>,
         group: Option<Arc<Group>>,
+        unit: Arc<LazyUnit>,
     ) -> Self {
         let promotion = improving.map(|improving| Arc::new(Promotion::new(improving.clone(), number)));
-        Self { manager, leads_on, number, cell: Cell::new(body), group, promotion }
+        Self { manager, leads_on, number, cell: Cell::new(body), group, promotion, unit }
     }
 
     pub(super) fn group(&self) -> Option<&Arc<Group>> {
@@ -105,14 +108,7 @@ impl LazyFunction {
             return Ok(None);
         };
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
-        let look_up = |request: LookupRequest| {
-            let request = request.at(TaskPriority::Speculative);
-            if uses_pool {
-                dylib.session().lookup_blocking(request)
-            } else {
-                dylib.session().lookup_here(request)
-            }
-        };
+        let look_up = |request| speculative(dylib.session(), request, uses_pool);
         Ok(Some(find(self.hold(), &dylib, &name, look_up)?))
     }
 
@@ -126,6 +122,11 @@ impl LazyFunction {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
         Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup_here(request))?)
+    }
+
+    /// The function as it was defined: its unit, and its number there.
+    pub(super) fn known(&self) -> (&Arc<LazyUnit>, usize) {
+        (&self.unit, self.number as usize)
     }
 
     /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. Writes the `table` that its group is about to
@@ -191,12 +192,15 @@ impl Destination for LazyFunction {
         let keep = |address, held| self.leads_on.lead_on_to(self.number, address, held);
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
         let calls = |body: &Body| improving.and_then(|improving| improving.calls_of(&body.name));
+        let (unit, number) = self.known();
+        self.manager.speculator.note_call(&unit.functions[number]);
         let found = catch_unwind(AssertUnwindSafe(|| {
             if let Some(improving) = improving {
                 improving.improve.tiers().may_start_thread(self.manager.layer.is_of_process());
             }
             let slot = StubSlot { addr: slot, group: self.group.clone() };
             let bound = self.cell.bind(&slot, find, keep, calls)?;
+            self.manager.speculator.note_code(&self.manager.layer, bound);
             if let Some(promotion) = &self.promotion {
                 promotion.improve_if_urgent(&self.cell.destination().name);
             }
@@ -214,6 +218,16 @@ impl Destination for LazyFunction {
             slot.count(calls);
         }
     }
+}
+
+/// Looks up what nobody waits for: by the workers, or on this thread.
+pub(super) fn speculative(
+    session: &ExecutionSession,
+    request: LookupRequest,
+    uses_pool: bool,
+) -> Result<LookupResult, LookupError> {
+    let request = request.at(TaskPriority::Speculative);
+    if uses_pool { session.lookup_blocking(request) } else { session.lookup_here(request) }
 }
 
 /// Looks a function of `dylib` up and has `hold` hold its code.

@@ -29,12 +29,14 @@ mod cell;
 mod file;
 mod function;
 mod group;
+mod known;
+mod order;
 mod promotion;
 mod redirect;
+mod speculator;
 mod stubs;
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
@@ -47,8 +49,11 @@ use uruk_core::{
 pub use self::file::{FileLayer, FileStubs};
 use self::function::{Body, LazyFunction};
 use self::group::Group;
+use self::known::{KnownFunction, LazyUnit};
+pub use self::order::{CallOrder, CallOrderError, FunctionOfFile};
 use self::promotion::Improving;
 pub use self::redirect::RedirectError;
+pub use self::speculator::{SpeculationStats, Speculator};
 use self::stubs::{Contents, StubKind};
 use crate::link::{LeadsOn, ObjectLinkingLayer, Stubs};
 use crate::runtime::call_through::Destination;
@@ -141,12 +146,25 @@ pub struct LazyCallThroughManager {
     on_failure: Arc<OnFailure>,
     /// Of those that lead several functions elsewhere, one at a time.
     redirections: Arc<Mutex<()>>,
+    speculator: Speculator,
 }
 
 impl LazyCallThroughManager {
     /// Stubs are linked by `layer`, which must be the one that links the bodies too.
     pub fn new(layer: ObjectLinkingLayer) -> Self {
-        Self { layer, on_failure: Arc::new(say_and_abort), redirections: Arc::default() }
+        let (on_failure, speculator) = (Arc::new(say_and_abort), Speculator::new(false));
+        Self { layer, on_failure, redirections: Arc::default(), speculator }
+    }
+
+    /// Has `speculator` know the functions, and compile them ahead if it is told to; otherwise one does whose thread compiles.
+    #[must_use]
+    pub fn with_speculator(self, speculator: Speculator) -> Self {
+        Self { speculator, ..self }
+    }
+
+    /// Who knows in which order functions were called, and compiles some ahead.
+    pub fn speculator(&self) -> &Speculator {
+        &self.speculator
     }
 
     /// Has calls that fail go on at the address that `handler` gives: of a function that may be called as the one that is missing, or that
@@ -182,12 +200,12 @@ impl LazyCallThroughManager {
     /// ORC: `lazyReexports`.
     #[doc(alias = "lazyReexports")]
     pub fn lazy_reexports(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions("<lazy reexports>".into(), bodies, functions, None)
+        self.lazy_functions("<lazy reexports>".into(), "".into(), bodies, functions, None)
     }
 
     /// The stubs of a file, whose bodies are defined in `dylib` too. See [`FileStubs`].
     pub fn lazy_file(&self, dylib: &JitDylib, stubs: &FileStubs) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions(stubs.title().into(), dylib, stubs.aliases(dylib.session()), None)
+        self.lazy_functions(stubs.file().into(), "".into(), dylib, stubs.aliases(dylib.session()), None)
     }
 
     /// The same, of functions that are led elsewhere together: [`redirect`](Self::redirect) switches those of them that it is given at one
@@ -197,13 +215,8 @@ impl LazyCallThroughManager {
     /// As above. A later call is a load more than a jump. When several are redirected, a word for each function of the group, which stays
     /// until the stubs are removed.
     pub fn lazy_group(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
-        Box::new(LazyReexports {
-            name: "<lazy group>".into(),
-            manager: self.clone(),
-            bodies: bodies.downgrade(),
-            functions,
-            kind: Kind::Group,
-        })
+        let name = "<lazy group>".into();
+        self.lazy_functions_of(Kind::Group, name, "".into(), bodies, functions)
     }
 
     /// The same, of functions that get better bodies from `improve` once they are called often.
@@ -216,24 +229,34 @@ impl LazyCallThroughManager {
         functions: AliasMap,
         improve: Arc<dyn Improve>,
     ) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions("<lazy reexports>".into(), bodies, functions, Some(improve))
+        self.lazy_functions("<lazy reexports>".into(), "".into(), bodies, functions, Some(improve))
     }
 
-    /// The same under a name for messages. What can be improved is counted.
+    /// The same under a name for messages, and for orders of calls, where functions do not end in `ends_of_locals`. What can be improved
+    /// is counted.
     pub(crate) fn lazy_functions(
         &self,
         name: Arc<str>,
+        ends_of_locals: Box<str>,
         bodies: &JitDylib,
         functions: AliasMap,
         improve: Option<Arc<dyn Improve>>,
     ) -> Box<dyn MaterializationUnit> {
-        Box::new(LazyReexports {
-            name,
-            manager: self.clone(),
-            bodies: bodies.downgrade(),
-            functions,
-            kind: improve.map_or(Kind::Plain, Kind::Improvable),
-        })
+        let kind = improve.map_or(Kind::Plain, Kind::Improvable);
+        self.lazy_functions_of(kind, name, ends_of_locals, bodies, functions)
+    }
+
+    fn lazy_functions_of(
+        &self,
+        kind: Kind,
+        name: Arc<str>,
+        ends_of_locals: Box<str>,
+        bodies: &JitDylib,
+        functions: AliasMap,
+    ) -> Box<dyn MaterializationUnit> {
+        let unit = Arc::new(LazyUnit::new(name, ends_of_locals, bodies.downgrade(), &functions));
+        self.speculator.add(&unit);
+        Box::new(LazyReexports { unit, manager: self.clone(), bodies: bodies.downgrade(), functions, kind })
     }
 }
 
@@ -255,7 +278,7 @@ type Cells = Arc<[Box<dyn Destination>]>;
 
 /// The unit of stubs.
 struct LazyReexports {
-    name: Arc<str>,
+    unit: Arc<LazyUnit>,
     manager: LazyCallThroughManager,
     bodies: WeakJitDylib,
     functions: AliasMap,
@@ -272,7 +295,7 @@ enum Kind {
 
 impl MaterializationUnit for LazyReexports {
     fn name(&self) -> &str {
-        &self.name
+        self.unit.file()
     }
 
     fn interface(&self) -> MaterializationInterface {
@@ -281,33 +304,34 @@ impl MaterializationUnit for LazyReexports {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let Self { name: _, manager, bodies, functions, kind } = *self;
+        let Self { unit, manager, bodies, functions, kind } = *self;
         if functions.values().any(|function| !function.flags.contains(SymbolFlags::CALLABLE)) {
             let error: SharedError = Arc::new(LazyCallError::NotCallable);
             return responsibility.fail(error);
         }
         let leads_on = Arc::new(LeadsOn::default());
-        // Names of one body share a stub, which is the address of each.
-        let mut names = BTreeMap::<SymbolName, Vec<SymbolName>>::new();
-        for (name, function) in functions {
-            names.entry(function.source).or_default().push(name);
-        }
         let (stubs, improving, group) = match kind {
             Kind::Plain => (StubKind::Plain, None, None),
             Kind::Improvable(improve) => (StubKind::Counting, Some(Improving::new(improve)), None),
             Kind::Group => (StubKind::Group, None, Some(Arc::<Group>::default())),
         };
-        let cell = |(number, name): (u32, &SymbolName)| -> Box<dyn Destination> {
-            let body = Body { dylib: bodies.clone(), name: name.clone() };
+        let cell = |(number, function): (u32, &KnownFunction)| -> Box<dyn Destination> {
             let (manager, leads_on) = (manager.clone(), leads_on.clone());
-            Box::new(LazyFunction::new(manager, leads_on, number, body, improving.as_ref(), group.clone()))
+            let (group, unit) = (group.clone(), unit.clone());
+            let body = Body { dylib: bodies.clone(), name: function.body.clone() };
+            Box::new(LazyFunction::new(manager, leads_on, number, body, improving.as_ref(), group, unit))
         };
-        let cells: Cells = (0..).zip(names.keys()).map(cell).collect();
+        let cells: Cells = (0..).zip(&unit.functions).map(cell).collect();
         if let Some(improving) = &improving {
             improving.are_at(&cells);
         }
         let contents = Contents::new(&cells, stubs);
-        let graph = contents.graph(names.values());
+        // Without those that others have taken over.
+        let names = |function: &KnownFunction| -> Vec<SymbolName> {
+            function.names.iter().filter(|name| functions.contains_key(*name)).cloned().collect()
+        };
+        let names: Vec<_> = unit.functions.iter().map(names).collect();
+        let graph = contents.graph(names.iter());
         let cells: Arc<dyn Any + Send + Sync> = Arc::new(cells);
         match graph {
             Ok(graph) => manager.layer.emit_stubs(responsibility, graph, Stubs { leads_on, cells }),

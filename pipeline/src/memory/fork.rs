@@ -28,6 +28,7 @@
 //! holding one of these.
 
 use std::cell::UnsafeCell;
+use std::ffi::c_int;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -51,19 +52,25 @@ static HELD: HeldCell = HeldCell(UnsafeCell::new(None));
 /// # Errors
 /// [`MemoryError::Watch`] if the system cannot note our handlers.
 pub(super) fn watch(pool: &Arc<Pool>) -> Result<(), MemoryError> {
-    static INSTALLED: OnceLock<i32> = OnceLock::new();
+    install().map_err(|code| MemoryError::Watch { source: Arc::new(io::Error::from_raw_os_error(code)) })?;
+    let mut registry = REGISTRY.lock();
+    registry.retain(|pool| pool.strong_count() > 0);
+    registry.push(Arc::downgrade(pool));
+    Ok(())
+}
+
+/// Has forks call our handlers: before the fork ahead of all that were registered sooner.
+///
+/// # Errors
+/// The system's error number if it cannot note them.
+pub(crate) fn install() -> Result<(), c_int> {
+    static INSTALLED: OnceLock<c_int> = OnceLock::new();
     let code = *INSTALLED.get_or_init(|| {
         // SAFETY: the handlers take no arguments, do not unwind, and are there as long as this library is: libc
         // forgets them when it is unloaded.
         unsafe { libc::pthread_atfork(Some(prepare), Some(after_in_parent), Some(after_in_child)) }
     });
-    if code != 0 {
-        return Err(MemoryError::Watch { source: Arc::new(io::Error::from_raw_os_error(code)) });
-    }
-    let mut registry = REGISTRY.lock();
-    registry.retain(|pool| pool.strong_count() > 0);
-    registry.push(Arc::downgrade(pool));
-    Ok(())
+    if code == 0 { Ok(()) } else { Err(code) }
 }
 
 /// All locks, from before a fork to after it.

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use uruk_core::ExecutorAddr;
 
 pub(crate) use cores::Granted;
+pub(crate) use fork::install as watch_forks;
 pub(crate) use fork_lock::{HeldOverForks, StaticForkLock};
 pub(crate) use stack::StackMapping;
 

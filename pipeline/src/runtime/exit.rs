@@ -49,7 +49,7 @@ type Action = Box<dyn FnOnce(c_int) + Send>;
 #[non_exhaustive]
 pub enum ExitError {
     /// The C library refused.
-    #[error("the C library has no memory for another exit handler")]
+    #[error("the C library has no room for another exit handler")]
     Refused,
 }
 

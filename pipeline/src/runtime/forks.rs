@@ -18,12 +18,12 @@ use super::tls::registry::REGISTRY;
 use super::tls::reserve;
 use super::unwind;
 use crate::memory::HeldOverForks;
-use crate::tiers::AT_REST;
 
-/// The first is held by a thread that compiles and links. Nobody takes one of the others while holding another, so any order will do.
-fn held() -> [&'static dyn HeldOverForks; 9] {
+/// Nobody takes one of them while holding another, so any order will do. What a thread holds that compiles and links has handlers of its own:
+/// [`background`](super::background).
+fn held() -> [&'static dyn HeldOverForks; 8] {
     let (index, functions) = (unwind::held_over_forks(), unwind::functions::held_over_forks());
-    [&AT_REST, &REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
+    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
 }
 
 /// Has forks find the locks of the runtime at rest.
@@ -41,10 +41,8 @@ pub(crate) fn watch() -> Result<(), c_int> {
 }
 
 extern "C" fn before() {
-    let [first, others @ ..] = held();
-    first.hold();
     reserve::before_fork();
-    others.iter().for_each(|held| held.hold());
+    held().iter().for_each(|held| held.hold());
 }
 
 extern "C" fn after_in_parent() {

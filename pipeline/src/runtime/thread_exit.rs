@@ -10,6 +10,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 
 use super::endings::{self, Pin};
+use super::exit::ExitError;
 
 type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
@@ -66,6 +67,39 @@ unsafe extern "C-unwind" fn run(pinned: *mut c_void) {
     drop(unsafe { Box::from_raw(pinned) });
 }
 
+/// Has `action` done when this thread ends, also where it is the process's first and leaves `main` by `pthread_exit`: the C library runs
+/// destructors of thread-local variables on no such thread. Not when the process ends before.
+///
+/// # Errors
+/// [`ExitError::Refused`] if the process has as many keys of threads as it may have. Each call takes one.
+pub fn on_end_of_thread(action: impl FnOnce() + 'static) -> Result<(), ExitError> {
+    let mut key = 0;
+    // SAFETY: the key can be written; `run_action` takes what is set below.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(run_action)) } != 0 {
+        return Err(ExitError::Refused);
+    }
+    let action: Box<Action> = Box::new(Box::new(action));
+    let argument = Box::into_raw(action);
+    // SAFETY: the key was made above.
+    if unsafe { libc::pthread_setspecific(key, argument.cast()) } == 0 {
+        return Ok(());
+    }
+    // SAFETY: the C library kept neither: both are still ours.
+    unsafe {
+        libc::pthread_key_delete(key);
+        drop(Box::from_raw(argument));
+    }
+    Err(ExitError::Refused)
+}
+
+type Action = Box<dyn FnOnce()>;
+
+unsafe extern "C" fn run_action(action: *mut c_void) {
+    // SAFETY: `on_end_of_thread` set the pointer for this function, which is called once.
+    let action = unsafe { Box::from_raw(action.cast::<Action>()) };
+    action();
+}
+
 #[cfg(test)]
 mod tests {
     use std::any::Any;
@@ -92,6 +126,21 @@ mod tests {
         fn drop(&mut self) {
             ORDER.lock().push(1000);
         }
+    }
+
+    #[test]
+    fn an_action_is_done_when_its_thread_ends() {
+        let done = Arc::new(uruk_core::sync::Latch::new());
+        let thread = thread::spawn({
+            let done = done.clone();
+            move || {
+                let action = done.clone();
+                on_end_of_thread(move || action.open()).expect("a key is free");
+                done.is_open()
+            }
+        });
+        assert!(!thread.join().expect("no panic"));
+        done.wait();
     }
 
     #[test]

@@ -10,6 +10,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
+use std::time::Duration;
 
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -140,6 +141,15 @@ pub(crate) fn stand_back() {
     const NICE: c_int = 10;
     // SAFETY: concerns this thread alone: for Linux it is what the process's number stands for. That it is refused harms nobody.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICE) };
+}
+
+/// For how long this thread has had a processor.
+pub(crate) fn time_on_processor() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time can be written.
+    let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } != 0;
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    if failed { Duration::ZERO } else { Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0)) }
 }
 
 fn library_function() -> Option<PthreadCreate> {

@@ -19,7 +19,6 @@ mod policy;
 mod promoter;
 
 pub use policy::{CallCounting, FirstTier, FunctionShape, TierPolicy};
-pub(crate) use promoter::AT_REST;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -30,6 +29,8 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::{SharedError, SymbolName};
 
 use promoter::Promoter;
+
+use crate::runtime::background::wait_for_rest;
 
 /// A tier: how well code is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +198,7 @@ impl Tiers {
     /// Blocks for as long as one function takes. Not to be called by what compiles.
     pub fn stop_and_wait(&self) {
         self.stop();
-        promoter::wait_for_rest();
+        wait_for_rest();
     }
 
     /// What has been done.

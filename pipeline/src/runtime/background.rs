@@ -1,0 +1,142 @@
+//! A thread beside a program, for work that nobody waits for.
+//!
+//! It blocks all signals. While it works it holds a lock of the process: a fork waits for it, and so does who wants it at
+//! rest. The child of a fork has none.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use uruk_core::sync::atomic::{AtomicBool, Ordering};
+use uruk_core::sync::thread::{self, Thread};
+use uruk_core::sync::{Arc, Process};
+
+use super::tls::SignalsBlocked;
+use super::{forks, threads};
+use crate::memory::{self, HeldOverForks as _, StaticForkLock};
+
+/// Held by such a thread while it works. A fork takes it before all other locks of the runtime and of memory, which the thread may need.
+static AT_REST: StaticForkLock<()> = StaticForkLock::new(());
+
+/// Waits for what such threads do now.
+pub(crate) fn wait_for_rest() {
+    drop(AT_REST.lock());
+}
+
+/// Has forks wait for such threads.
+///
+/// Before a fork, the handlers run first that were registered last. Others of ours took the locks of memory, and waited for a thread that
+/// waited for these.
+fn watch_forks() -> Result<(), c_int> {
+    extern "C" fn before() {
+        AT_REST.hold();
+    }
+    extern "C" fn after_in_parent() {
+        // SAFETY: this thread has run `before`.
+        unsafe { AT_REST.let_go() };
+    }
+    extern "C" fn after_in_child() {
+        // SAFETY: this thread has run `before`, and is the only one.
+        unsafe { AT_REST.renew() };
+    }
+    static INSTALLED: OnceLock<c_int> = OnceLock::new();
+    forks::watch()?;
+    memory::watch_forks()?;
+    let code = *INSTALLED.get_or_init(|| {
+        // SAFETY: as for the handlers of `forks`.
+        unsafe { libc::pthread_atfork(Some(before), Some(after_in_parent), Some(after_in_child)) }
+    });
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+/// What the thread does next.
+pub(crate) enum Next {
+    /// Another step, unless it is stopped.
+    Step,
+    /// It sleeps until it is woken, or for so long.
+    Rest(Option<Duration>),
+    End,
+}
+
+/// One thread, which may not have been started yet.
+pub(crate) struct BackgroundThread {
+    name: &'static str,
+    stands_back: bool,
+    process: Process,
+    is_started: AtomicBool,
+    is_stopped: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl BackgroundThread {
+    /// One that runs when hardly anybody else wants the processor, if it `stands_back`: not where somebody may come to wait for what it does.
+    pub(crate) fn new(name: &'static str, stands_back: bool) -> Self {
+        Self {
+            name,
+            stands_back,
+            process: Process::current(),
+            is_started: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            thread: OnceLock::new(),
+        }
+    }
+
+    /// Whether this is the process that the thread is in, or will be.
+    pub(crate) fn is_here(&self) -> bool {
+        Process::current() == self.process
+    }
+
+    /// The thread, once it has been started.
+    pub(crate) fn thread(&self) -> Option<&Thread> {
+        self.thread.get()
+    }
+
+    /// Starts the thread, once, which does `step` after `step`. If the system refuses, another time.
+    pub(crate) fn start(this: &Arc<Self>, step: impl FnMut() -> Next + Send + 'static) {
+        // Relaxed: one of those who try wins, and nothing hangs on it.
+        if this.is_started.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let run = {
+            let this = this.clone();
+            move || this.run(step)
+        };
+        let spawn = || thread::Builder::new().name(this.name.to_owned()).spawn(run).ok();
+        match watch_forks().ok().and_then(|()| spawn()) {
+            // Who has had work for it meanwhile knew no thread.
+            Some(thread) => this.thread.get_or_init(|| thread.thread().clone()).unpark(),
+            None => this.is_started.store(false, Ordering::Relaxed), // as above
+        }
+    }
+
+    /// It ends after what it does now. Does not wait.
+    pub(crate) fn stop(&self) {
+        // ordering[background-stops]: Release. Pairs with the Acquire in `run`: what was done before the stop is seen by what ends.
+        self.is_stopped.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.get().filter(|_| self.is_here()) {
+            thread.unpark();
+        }
+    }
+
+    fn run(&self, mut step: impl FnMut() -> Next) {
+        let _signals = SignalsBlocked::now();
+        if self.stands_back {
+            threads::stand_back();
+        }
+        loop {
+            let rest = AT_REST.lock();
+            // ordering[background-stops]: Acquire.
+            if self.is_stopped.load(Ordering::Acquire) {
+                return;
+            }
+            match step() {
+                Next::Step => {}
+                Next::Rest(time) => {
+                    drop(rest);
+                    time.map_or_else(thread::park, thread::park_timeout);
+                }
+                Next::End => return,
+            }
+        }
+    }
+}
