@@ -5,7 +5,7 @@ use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    DefineError, JitDylib, MaterializationUnit, ResourceTracker, SharedError, SymbolFlags,
+    DefineError, JitDylib, MaterializationUnit, ResourceTracker, SharedError, SymbolFlags, TransactionError,
     WeakResourceTracker,
 };
 #[cfg(feature = "llvm")]
@@ -82,7 +82,7 @@ impl Files {
         let work_bytes = source.size_bytes();
         let unit =
             IrMaterializationUnit::from_source(tracker.dylib().session(), layer, &self.target, source)?;
-        self.define_ir(tracker, unit, work_bytes)
+        self.define_ir(tracker, None, unit, work_bytes)
     }
 
     /// The module of a file if its functions can be compiled one at a time.
@@ -121,22 +121,17 @@ impl Files {
         let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.behind(objects, stubs.clone()));
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_source(session, layer, &self.target, source)?;
-        dylib.define_with_tracker(self.lazy.lazy_file(dylib, &stubs), tracker)?;
-        self.define_ir(tracker, unit.behind(session, &stubs), work_bytes)
+        let unit = unit.behind(session, &stubs);
+        self.define_ir(tracker, Some(self.lazy.lazy_file(dylib, &stubs)), unit, work_bytes)
     }
 
     /// Defines stubs for the functions of a module, and its variables.
     #[cfg(feature = "llvm")]
     fn define_lazily(&self, tracker: &ResourceTracker, module: &LazyModule) -> Result<(), JitError> {
-        let dylib = tracker.dylib();
         let LazyUnits { mut data, stubs, bodies } = module.units(tracker, &self.lazy);
         data.share_commons(tracker, &self.commons)?;
         let traits = data.take_traits();
-        dylib.define_with_tracker(stubs, tracker)?;
-        for body in bodies {
-            dylib.define_with_tracker(body, tracker)?;
-        }
-        self.define(tracker, Box::new(data), traits)
+        self.define_with(tracker, [stubs].into_iter().chain(bodies), Box::new(data), traits)
     }
 
     /// Defines what `interface` says that a module of LLVM IR promises.
@@ -150,7 +145,7 @@ impl Files {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_interface(tracker.dylib().session(), layer, interface, source);
-        self.define_ir(tracker, unit, work_bytes)
+        self.define_ir(tracker, None, unit, work_bytes)
     }
 
     /// Defines what a module of LLVM IR promises by the names that `info` gives them.
@@ -166,7 +161,7 @@ impl Files {
         let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.with_meanings(objects, info.clone()));
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_source(session, layer, &self.target, source)?;
-        self.define_ir(tracker, unit.with_meanings(session, &info), work_bytes)
+        self.define_ir(tracker, None, unit.with_meanings(session, &info), work_bytes)
     }
 
     /// Defines what a module in memory promises.
@@ -179,13 +174,14 @@ impl Files {
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let unit =
             IrMaterializationUnit::from_module(tracker.dylib().session(), layer, &self.target, module)?;
-        self.define_ir(tracker, unit, UnitTraits::default().work_bytes)
+        self.define_ir(tracker, None, unit, UnitTraits::default().work_bytes)
     }
 
     #[cfg(feature = "llvm")]
     fn define_ir(
         &self,
         tracker: &ResourceTracker,
+        stubs: Option<Box<dyn MaterializationUnit>>,
         mut unit: IrMaterializationUnit,
         work_bytes: usize,
     ) -> Result<(), JitError> {
@@ -194,7 +190,7 @@ impl Files {
         }
         unit.share_commons(tracker, &self.commons)?;
         let traits = UnitTraits { work_bytes, ..unit.take_traits() };
-        self.define(tracker, Box::new(unit), traits)
+        self.define_with(tracker, stubs, Box::new(unit), traits)
     }
 
     /// Defines what an object promises.
@@ -210,12 +206,12 @@ impl Files {
         };
         let mut unit = ObjectMaterializationUnit::new(session, layer, object)?;
         if let Some(stubs) = &stubs {
-            dylib.define_with_tracker(self.lazy.lazy_file(dylib, stubs), tracker)?;
             unit = unit.behind(session, stubs);
         }
         unit.share_commons(tracker, &self.commons)?;
         let traits = unit.take_traits();
-        self.define(tracker, Box::new(unit), traits)
+        let stubs = stubs.map(|stubs| self.lazy.lazy_file(dylib, &stubs));
+        self.define_with(tracker, stubs, Box::new(unit), traits)
     }
 
     /// Serves the members of an archive to lookups. What they define belongs to `tracker` as long as somebody has a handle of that,
@@ -254,11 +250,29 @@ impl Files {
         unit: Box<dyn MaterializationUnit>,
         traits: UnitTraits,
     ) -> Result<(), JitError> {
+        self.define_with(tracker, [], unit, traits)
+    }
+
+    /// The same, with others that have no place there: all of them, or none.
+    fn define_with(
+        &self,
+        tracker: &ResourceTracker,
+        others: impl IntoIterator<Item = Box<dyn MaterializationUnit>>,
+        unit: Box<dyn MaterializationUnit>,
+        traits: UnitTraits,
+    ) -> Result<(), JitError> {
         let dylib = tracker.dylib();
         let symbol = self.platform.declare(dylib, unit.name(), traits);
         let mut unit = LinkedUnit::new(unit, Declaration::new(self.platform.clone(), symbol));
         unit.yield_to_libraries(dylib, &self.process);
-        Ok(dylib.define_with_tracker(Box::new(unit), tracker)?)
+        let mut changes = dylib.session().transaction();
+        for other in others {
+            changes = changes.define_with_tracker(other, tracker);
+        }
+        changes.define_with_tracker(Box::new(unit), tracker).commit().map_err(|refused| match refused.error {
+            TransactionError::Define { source, .. } => source.into(),
+            error => unreachable!("a transaction that only defines was refused: {error}"),
+        })
     }
 
     /// Adds an archive to the dylib of `tracker`: its members join when something is missing, or defined tentatively alone. Who

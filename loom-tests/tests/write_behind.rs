@@ -19,10 +19,11 @@
 //! |---|---|---|
 //! | `write_behind::flushes_what_was_taken`: a flush looks whether the queue is empty, and not whether the thread writes | `pipeline/src/cache/write_behind.rs` | `what_was_pushed_is_written_when_a_flush_returns` |
 //! | `write_behind::flushes_beside_another`: who writes because there is no thread does not say so | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_after_a_retirement_is_written_by_who_flushes` |
+//! | `write_behind::ends_while_it_retires`: the thread ends only if it finds that somebody is waiting for it | `pipeline/src/cache/write_behind.rs` | `who_retires_beside_another_returns_too` |
 //! | `write_behind::leaves_what_is_queued`: who has ended the thread does not look at the queue | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
 //! | `write_behind::retires_unheard`: the thread is not told that it has retired | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
 //!
-//! The first three need an order of two threads: one is between its lock and its write, or has not run yet.
+//! The first four need an order of two threads: one is between its lock and its write, or has not run yet.
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/cache/write_behind.rs"]
@@ -113,6 +114,24 @@ fn what_is_pushed_after_a_retirement_is_written_by_who_flushes() {
         push_and_flush(&queue, &written, 1);
         other.join().expect("no panic");
         assert_eq!(sorted(&written), [1, 2]);
+    });
+}
+
+/// ```text
+///  main: push 1 ─ retire                  another: retire
+/// ```
+#[test]
+fn who_retires_beside_another_returns_too() {
+    model_within(PREEMPTIONS, || {
+        let (queue, written) = queue();
+        queue.push(Entry(1));
+        let other = thread::spawn({
+            let queue = queue.clone();
+            move || queue.retire()
+        });
+        queue.retire();
+        other.join().expect("no panic");
+        assert_eq!(sorted(&written), [1]);
     });
 }
 

@@ -105,3 +105,52 @@ fn a_file_that_cannot_be_linked_fails_where_it_is_called() {
     let told = told.lock().clone();
     assert!(told.contains("`body of f in lacking.o") && told.contains("nowhere"), "{told}");
 }
+
+/// What is called or taken the address of by code that does not run is not linked.
+#[test]
+fn a_program_is_linked_without_files_that_it_does_not_call() {
+    let jit = engine(OnCall::Function);
+    let user = "
+        declare i64 @twice(i64)
+        define i64 @start(i64 %x) { %c = icmp eq i64 %x, 0  br i1 %c, label %no, label %yes
+          yes: %r = call i64 @twice(i64 %x)  ret i64 %r
+          no: ret i64 0 }";
+    for (name, text) in [("file.o", FILE), ("user.o", user)] {
+        jit.add_object(compiled(name, text)).expect("names are new");
+    }
+    jit.link("start").expect("nothing is missing");
+    assert_eq!(pieces(&jit), 1, "the stubs of the file with the entry");
+    let start = get::<extern "C" fn(i64) -> i64>(&jit, "start");
+    assert_eq!((start(0), pieces(&jit)), (0, 3), "its body, and the other file's stubs");
+    assert_eq!((start(21), pieces(&jit)), (42, 4));
+}
+
+/// A function that only its file knows has another name for all: both are one function, as far as the linker can see.
+#[test]
+fn another_name_of_a_local_function_is_its_address() {
+    let jit = engine(OnCall::Function);
+    let text = "
+        @table = constant [2 x ptr] [ptr @own, ptr getelementptr (i8, ptr @api, i64 1)]
+        @api = alias i64 (), ptr @own
+        define internal i64 @own() { ret i64 7 }";
+    jit.add_object(compiled("local.o", text)).expect("names are new");
+    let api = jit.lookup("api").expect("its stub").address;
+    let table = jit.lookup("table").expect("it links the file").address;
+    // SAFETY: `table` is two addresses, and its file stays with the engine.
+    let [own, inside] = unsafe { table.to_ptr::<[u64; 2]>().read() };
+    assert_eq!(own, api.value());
+    assert_ne!(inside, api.value() + 1, "what points into the code stays there");
+    assert_eq!(get::<extern "C" fn() -> i64>(&jit, "api")(), 7);
+}
+
+#[test]
+fn a_file_that_is_refused_leaves_no_stubs() {
+    let jit = engine(OnCall::Function);
+    jit.add_object(compiled("first.o", "@taken = global i64 1")).expect("the name is new");
+    let refused =
+        jit.add_object(compiled("second.o", "@taken = global i64 2  define i64 @f() { ret i64 1 }"));
+    assert!(refused.expect_err("a name is taken").to_string().contains("taken"));
+    jit.lookup("f").expect_err("nothing of the file is there");
+    jit.add_object(compiled("third.o", "define i64 @f() { ret i64 2 }")).expect("the name is free");
+    assert_eq!(get::<extern "C" fn() -> i64>(&jit, "f")(), 2);
+}

@@ -82,13 +82,22 @@ impl DiskCache {
         self.files().trouble.failure.lock().clone()
     }
 
-    fn push(&self, key: &Key, object: ObjectBuffer, claim: Claim) {
+    fn push(&self, key: &Key, object: ObjectBuffer, mut claim: Claim) {
+        if self.is_retired() {
+            // It has a descriptor, and what is written may be written late.
+            claim = Claim::none();
+        }
         let write = Write { key: *key, object, claim };
         match self.own.pack.access() {
             Access::ReadOnly => (),
             Access::ReadWrite if self.is_at_home() => self.writer.push(write),
             Access::ReadWrite => self.files().write(vec![write]),
         }
+    }
+
+    fn is_retired(&self) -> bool {
+        // ordering[cache-retires]: Acquire.
+        self.own.is_retired.load(Ordering::Acquire)
     }
 
     fn is_at_home(&self) -> bool {
@@ -99,7 +108,15 @@ impl DiskCache {
         if self.is_at_home() {
             return &self.own;
         }
-        self.of_child.get_or_init(|| Files::of(Arc::new(self.own.pack.reopened())))
+        self.of_child.get_or_init(|| {
+            if !self.is_retired() {
+                return Files::of(Arc::new(self.own.pack.reopened()));
+            }
+            let files = Files::of(Arc::new(self.own.pack.reopened_by_name()));
+            // ordering[cache-retires]: Release.
+            files.is_retired.store(true, Ordering::Release);
+            files
+        })
     }
 }
 
@@ -127,7 +144,7 @@ impl ObjectCache for DiskCache {
 
     fn try_claim(&self, key: &Key) -> Option<Claim> {
         let pack = self.pack();
-        if pack.access() == Access::ReadOnly {
+        if pack.access() == Access::ReadOnly || self.is_retired() {
             return Some(Claim::none());
         }
         match RangeLock::try_take(pack.directory(), key) {
@@ -151,10 +168,10 @@ impl ObjectCache for DiskCache {
     }
 
     fn retire(&self) {
-        self.writer.retire();
-        self.own.pack.freeze();
         // ordering[cache-retires]: Release. What follows the retirement in another thread finds it.
         self.own.is_retired.store(true, Ordering::Release);
+        self.writer.retire();
+        self.own.pack.freeze();
     }
 }
 

@@ -36,6 +36,11 @@ impl FunctionCompiler {
         Self { cache: functions.map(|functions| (functions, Process::current())), ..self }
     }
 
+    /// Whether this process may look in a cache.
+    pub(super) fn may_look(&self) -> bool {
+        self.cache().is_some()
+    }
+
     fn cache(&self) -> Option<&PartCache> {
         self.cache.as_ref().filter(|(_, process)| *process == Process::current()).map(|(cache, _)| cache)
     }

@@ -429,10 +429,10 @@ impl IrLayer for LazyLayer {
 
     fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
         let Inner { compiler, cache, .. } = &*self.0.inner;
-        let compiler = compiler.compiler();
+        let (may_look, compiler) = (compiler.may_look(), compiler.compiler());
         let compiled = match cache {
-            Some(cache) => cache.object(compiler, pending, responsibility.session()),
-            None => pending.prepare().and_then(|module| compiler.compile(module)),
+            Some(cache) if may_look => cache.object(compiler, pending, responsibility.session()),
+            _ => pending.prepare().and_then(|module| compiler.compile(module)),
         };
         self.0.emit(responsibility, compiled, 0);
     }

@@ -166,6 +166,7 @@ impl IrMaterializationUnit {
         stubs.rename_bodies(session, interface, |body, name| {
             names_in_module.insert(body.clone(), name);
         });
+        stubs.leave_out(&mut self.traits.references);
         self
     }
 

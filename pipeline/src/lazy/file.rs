@@ -23,6 +23,7 @@ use uruk_core::{
 use crate::layer::ObjectLayer;
 use crate::link::ObjectLinkingLayer;
 use crate::object::{ObjectBuffer, ObjectInterface, default_version};
+use crate::platform::References;
 
 /// The functions of one file that others reach through stubs.
 #[derive(Debug)]
@@ -81,6 +82,12 @@ impl FileStubs {
             (session.intern(name), AliasTarget { source, flags: function.flags })
         });
         functions.collect()
+    }
+
+    /// Leaves functions out of what the file defines for others: who refers to one needs its stub alone.
+    pub(crate) fn leave_out(&self, references: &mut References) {
+        let defined = references.defined.iter().filter(|name| !self.functions.contains_key(name.as_str()));
+        references.defined = defined.cloned().collect();
     }
 
     /// Has `interface` promise bodies. Tells which body stands for which function.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::error::LinkError;
-use super::graph::{Binding, LinkGraph, Location, SectionRole, Symbol, SymbolId};
+use super::graph::{Binding, Edge, LinkGraph, Location, SectionRole, Symbol, SymbolId};
 use super::x86_64::EdgeKind;
 
 /// What the body of a function is called that has a stub, and whether another definition may have taken its place.
@@ -13,7 +13,7 @@ pub(crate) type BodyOf<'b> = &'b dyn Fn(&str) -> Option<(&'b str, bool)>;
 
 impl LinkGraph<'_> {
     /// Gives functions the names that `body_of` says. Calls go on leading to them, unless they may have been replaced; whoever takes an
-    /// address, or may do so, gets what has the function's own name elsewhere.
+    /// address, or may do so, gets what has the function's own name elsewhere. References to the middle of a function stay.
     ///
     /// # Errors
     /// [`LinkError::Object`] if there is no room for more names.
@@ -21,10 +21,12 @@ impl LinkGraph<'_> {
     /// # Cost
     /// Linear in the graph.
     pub(crate) fn put_behind_stubs(mut self, body_of: BodyOf<'_>) -> Result<Self, LinkError> {
-        let (mut bodies, mut named) = (FxHashMap::default(), HashMap::new());
+        let (mut bodies, mut named, mut places) =
+            (FxHashMap::default(), HashMap::new(), FxHashMap::default());
         for index in 0..self.symbols.len() {
             let symbol = self.symbols[index];
-            if symbol.binding == Binding::Local || !matches!(symbol.location, Location::Block(..)) {
+            let Location::Block(block, offset) = symbol.location else { continue };
+            if symbol.binding == Binding::Local {
                 continue;
             }
             let Some((name, may_be_replaced)) = body_of(self.text(symbol.name)) else { continue };
@@ -39,21 +41,55 @@ impl LinkGraph<'_> {
                 }
             };
             bodies.insert(SymbolId::of(index), (body, may_be_replaced));
+            places.entry((block, offset)).or_insert(SymbolId::of(index));
             self.symbols[index] =
                 Symbol { location: Location::Undefined, binding: Binding::Strong, size: 0, ..symbol };
         }
         for block in 0..self.blocks.len() {
-            let section = self.blocks[block].section;
-            let describes_code = self.sections[section.index()].role == SectionRole::EhFrame;
-            let range = self.blocks[block].edge_range();
-            for edge in &mut self.edges[range] {
-                if let Some((body, may_be_replaced)) = bodies.get(&edge.target)
-                    && (describes_code || edge.kind == EdgeKind::Branch32 && !may_be_replaced)
+            let role = self.sections[self.blocks[block].section.index()].role;
+            if role == SectionRole::EhFrame {
+                // It describes the code, not the function.
+                for edge in &mut self.edges[self.blocks[block].edge_range()] {
+                    edge.target = bodies.get(&edge.target).map_or(edge.target, |(body, _)| *body);
+                }
+                continue;
+            }
+            for edge in &mut self.edges[self.blocks[block].edge_range()] {
+                let into = inside(edge, role);
+                if let Some((body, may_be_replaced)) = bodies.get(&edge.target) {
+                    let is_call = edge.kind == EdgeKind::Branch32 && !may_be_replaced;
+                    if is_call || into.is_some_and(|into| into != 0) {
+                        edge.target = *body;
+                    }
+                } else if let Symbol {
+                    binding: Binding::Local, location: Location::Block(block, offset), ..
+                } = self.symbols[edge.target.index()]
+                    && edge.kind != EdgeKind::Branch32
+                    && let Some(into) = into
+                    && let Some(function) = places.get(&(block, offset.wrapping_add_signed(into)))
                 {
-                    edge.target = *body;
+                    // Another name of the function, which others do not know, or a distance from the start of its section.
+                    edge.addend -= into;
+                    edge.target = *function;
                 }
             }
         }
         Ok(self)
+    }
+}
+
+/// How far behind its target a field says that something is, if it says where that is.
+fn inside(edge: &Edge, role: SectionRole) -> Option<i64> {
+    match edge.kind {
+        // Counted from the end of the field, behind which the instruction ends that calls, or takes an address.
+        EdgeKind::Branch32 => Some(edge.addend + 4),
+        EdgeKind::Delta32 if role == SectionRole::Code => Some(edge.addend + 4),
+        EdgeKind::Delta32
+        | EdgeKind::Delta64
+        | EdgeKind::Pointer64
+        | EdgeKind::Pointer32
+        | EdgeKind::Pointer32Signed
+        | EdgeKind::OffsetFromGot64 => Some(edge.addend),
+        _ => None,
     }
 }

@@ -71,6 +71,7 @@ impl ObjectMaterializationUnit {
     #[must_use]
     pub fn behind(mut self, session: &ExecutionSession, stubs: &FileStubs) -> Self {
         stubs.rename_bodies(session, &mut self.interface, |_, _| ());
+        stubs.leave_out(&mut self.traits.references);
         self
     }
 

@@ -134,7 +134,7 @@ impl Pack {
             self.remove_generation(gone)?;
         }
         self.view.lock().forget();
-        self.refresh();
+        self.look();
         Ok(generation)
     }
 
@@ -148,13 +148,13 @@ impl Pack {
 
     /// The newest generation, as the files have it now, unless it is at its end.
     fn generation_to_append_to(&self, lock: &WriteLock) -> Result<Arc<Generation>, WriteError> {
-        self.refresh();
+        self.look();
         for _ in 0..2 {
             let Some((generation, is_sealed)) = self.newest() else { break };
             if generation.extent()?.is_unlinked {
                 // Somebody has removed it since.
                 self.view.lock().forget();
-                self.refresh();
+                self.look();
             } else if is_sealed || self.is_old(&generation) {
                 break;
             } else {
@@ -203,7 +203,7 @@ impl Pack {
         self.counts.written.add(entries);
         self.counts.written_bytes.add(batch.bytes.len() as u64);
         batch.advance();
-        self.refresh();
+        self.look();
         Ok(())
     }
 }

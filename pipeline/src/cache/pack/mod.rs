@@ -125,21 +125,36 @@ impl Pack {
         Self::in_shared_directory(self.directory.clone(), self.access, self.limits)
     }
 
+    /// The same files, found by the name of their directory, and [frozen](Self::freeze); none if another has that name by now.
+    pub(super) fn reopened_by_name(&self) -> Self {
+        let (access, limits) = (self.access, self.limits);
+        let pack = match Directory::reopen(&self.directory) {
+            Ok(directory) => Self::in_directory(directory, access, limits),
+            Err(_) => Self::unread(self.directory.clone(), access, limits),
+        };
+        pack.freeze();
+        pack
+    }
+
     fn in_directory(directory: Directory, access: Access, limits: PackLimits) -> Self {
         Self::in_shared_directory(Arc::new(directory), access, limits)
     }
 
     fn in_shared_directory(directory: Arc<Directory>, access: Access, limits: PackLimits) -> Self {
-        let pack = Self {
+        let pack = Self::unread(directory, access, limits);
+        pack.look();
+        pack
+    }
+
+    fn unread(directory: Arc<Directory>, access: Access, limits: PackLimits) -> Self {
+        Self {
             name: format!("the cache in {}", directory.path().display()).into(),
             directory,
             access,
             limits,
             view: Mutex::new(View::new()),
             counts: Counts::default(),
-        };
-        pack.refresh();
-        pack
+        }
     }
 
     /// The directory.
@@ -204,6 +219,14 @@ impl Pack {
 
     /// Looks what other processes have written by now.
     pub fn refresh(&self) {
+        let mut view = self.view.lock();
+        if !view.is_frozen() {
+            view.refresh(&self.directory, self.open_flags());
+        }
+    }
+
+    /// The same for who writes, who must not go by what was.
+    fn look(&self) {
         self.view.lock().refresh(&self.directory, self.open_flags());
     }
 

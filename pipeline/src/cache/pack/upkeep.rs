@@ -107,7 +107,7 @@ impl Pack {
 
     /// Reads and checks every entry. Others may write meanwhile.
     pub fn verify(&self) -> Verified {
-        self.refresh();
+        self.look();
         let (mut verified, mut usable) = (Verified::default(), Vec::new());
         for (generation, slots) in self.generations() {
             usable.push(generation.number);
@@ -171,7 +171,7 @@ impl Pack {
             return Err(WriteError::ReadOnly);
         }
         let lock = WriteLock::take(&self.directory, false)?;
-        self.refresh();
+        self.look();
         Ok(lock)
     }
 
@@ -195,7 +195,7 @@ impl Pack {
             collected.generations.push(number);
         }
         self.view.lock().forget();
-        self.refresh();
+        self.look();
         Ok(collected)
     }
 

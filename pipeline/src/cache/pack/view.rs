@@ -19,7 +19,7 @@ pub(super) struct View {
     /// The newest first.
     live: Vec<Live>,
     looked: Instant,
-    /// Files are neither opened, nor closed, nor looked at for what is new.
+    /// For who reads, files are neither opened, nor closed, nor looked at for what is new.
     is_frozen: bool,
 }
 
@@ -65,7 +65,11 @@ impl View {
         !self.is_frozen && self.looked.elapsed() >= PAUSE
     }
 
-    /// Stays as it is from now on.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.is_frozen
+    }
+
+    /// Stays as it is from now on, unless somebody writes.
     pub(super) fn freeze(&mut self) {
         self.is_frozen = true;
     }
@@ -87,9 +91,6 @@ impl View {
 
     /// Looks at the files. What cannot be read holds nothing.
     pub(super) fn refresh(&mut self, directory: &Directory, access: OFlags) {
-        if self.is_frozen {
-            return;
-        }
         if let Some(newest) = self.live.first_mut() {
             // What cannot be read now is what was not written, for now.
             let _ = newest.generation.read_index(&mut newest.index);
