@@ -72,10 +72,12 @@ impl Files {
         {
             match on_call {
                 OnCall::Function => return self.define_lazily(tracker, &module),
-                OnCall::Module if module.interface().is_passive() => {
-                    return self.define_lazy_file(tracker, source, module.stubs_of_file());
+                OnCall::Module if !module.interface().is_passive() => (),
+                OnCall::Module => {
+                    if let Some(stubs) = module.stubs_of_file() {
+                        return self.define_lazy_file(tracker, source, stubs);
+                    }
                 }
-                OnCall::Module => (),
             }
         }
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
@@ -354,7 +356,16 @@ fn stubs_of(object: &ObjectBuffer) -> Result<Option<FileStubs>, JitError> {
     let interface = ObjectInterface::read(object)?;
     // One that holds addresses in 32 bits is placed by what it refers to.
     let is_placed = CloseReferences::read(object).needs_low_addresses;
-    if is_placed || !interface.is_passive() || allocates(interface.defined.iter().map(|symbol| symbol.name)) {
+    // What chooses its implementation does so before the program runs.
+    let chooses = interface
+        .defined
+        .iter()
+        .any(|symbol| symbol.flags.contains(SymbolFlags::CALLABLE) && symbol.code.is_none());
+    if is_placed
+        || chooses
+        || !interface.is_passive()
+        || allocates(interface.defined.iter().map(|symbol| symbol.name))
+    {
         return Ok(None);
     }
     let stubs = FileStubs::of_object(object, &interface);

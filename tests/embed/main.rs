@@ -22,6 +22,7 @@ mod on_call;
 mod on_call_files;
 mod plugins;
 mod redefine;
+mod redefine_level;
 mod reload;
 #[cfg(feature = "llvm")]
 mod speculation;

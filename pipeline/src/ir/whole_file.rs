@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
+use uruk_core::SymbolFlags;
+
 use super::lazy_module::LazyModule;
 use super::outline::{Kind, OutlinedValue};
 use crate::lazy::FileStubs;
 
 impl LazyModule {
-    /// Stubs for the functions that others may call, if the module is compiled as a whole when one of them is.
-    pub fn stubs_of_file(&self) -> FileStubs {
+    /// Stubs for the functions that others may call, if the module is compiled as a whole when one of them is. Nothing if some have to be
+    /// there before: those that choose their implementation.
+    pub fn stubs_of_file(&self) -> Option<FileStubs> {
         let mut stubs = FileStubs::of(self.name());
         let flags: HashMap<&str, _> =
             self.interface().symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
@@ -24,7 +27,10 @@ impl LazyModule {
                 stubs.add(&value.name, of, *flags);
             }
         }
-        stubs
+        let called =
+            self.interface().symbols.iter().filter(|symbol| symbol.flags.contains(SymbolFlags::CALLABLE));
+        let all_have_stubs = called.map(|symbol| &*symbol.name).all(|name| stubs.has(name));
+        all_have_stubs.then_some(stubs)
     }
 }
 

@@ -67,6 +67,12 @@ impl FileStubs {
         self.functions.insert(name.into(), Function { body, flags: flags | SymbolFlags::CALLABLE });
     }
 
+    /// Whether a function of this name has one.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.functions.contains_key(name)
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
