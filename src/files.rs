@@ -24,7 +24,7 @@ use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::object::FileKind;
 use uruk_pipeline::object::{
     ArchiveIndex, CloseReferences, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectMaterializationUnit,
-    StaticArchiveGenerator,
+    ObjectSymbol, StaticArchiveGenerator,
 };
 use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
 use uruk_pipeline::runtime::allocation;
@@ -67,23 +67,27 @@ impl Files {
     /// Defines what a module of LLVM IR promises.
     #[cfg(feature = "llvm")]
     pub(crate) fn add_ir(&self, tracker: &ResourceTracker, source: ObjectBuffer) -> Result<(), JitError> {
+        let mut takes_part = false;
         if let Some(on_call) = self.on_call
             && let Some(module) = self.lazy_module(&source)?
         {
             match on_call {
                 OnCall::Function => return self.define_lazily(tracker, &module),
                 OnCall::Module if !module.interface().is_passive() => (),
-                OnCall::Module => {
-                    if let Some(stubs) = module.stubs_of_file() {
-                        return self.define_lazy_file(tracker, source, stubs);
-                    }
-                }
+                OnCall::Module => match module.stubs_of_file() {
+                    Some(stubs) => return self.define_lazy_file(tracker, source, stubs),
+                    // What refers to it may not be linked before the program runs.
+                    None => takes_part = true,
+                },
             }
         }
         let layer: Arc<dyn IrLayer> = self.ir_layer.clone();
         let work_bytes = source.size_bytes();
-        let unit =
+        let mut unit =
             IrMaterializationUnit::from_source(tracker.dylib().session(), layer, &self.target, source)?;
+        if takes_part {
+            unit.take_part();
+        }
         self.define_ir(tracker, None, unit, work_bytes)
     }
 
@@ -199,7 +203,8 @@ impl Files {
     pub(crate) fn add_object(&self, tracker: &ResourceTracker, object: ObjectBuffer) -> Result<(), JitError> {
         let dylib = tracker.dylib();
         let session = dylib.session();
-        let stubs = if self.on_call.is_some() { stubs_of(&object)?.map(Arc::new) } else { None };
+        let stubs = if self.on_call.is_some() { Stubs::of(&object)? } else { Stubs::NotPutOff };
+        let (takes_part, stubs) = (matches!(stubs, Stubs::BeforeStart), stubs.into_file().map(Arc::new));
         let layer: Arc<dyn ObjectLayer> = match &stubs {
             Some(stubs) => {
                 Arc::new(FileLayer::new(ObjectLinkingLayer::clone(&self.object_layer), stubs.clone()))
@@ -211,7 +216,8 @@ impl Files {
             unit = unit.behind(session, stubs);
         }
         unit.share_commons(tracker, &self.commons)?;
-        let traits = unit.take_traits();
+        let mut traits = unit.take_traits();
+        traits.is_passive &= !takes_part;
         let stubs = stubs.map(|stubs| self.lazy.lazy_file(dylib, &stubs));
         self.define_with(tracker, stubs, Box::new(unit), traits)
     }
@@ -351,25 +357,41 @@ impl Files {
     }
 }
 
-/// Stubs for the functions of an object that can be linked when one of them is called.
-fn stubs_of(object: &ObjectBuffer) -> Result<Option<FileStubs>, JitError> {
-    let interface = ObjectInterface::read(object)?;
-    // One that holds addresses in 32 bits is placed by what it refers to.
-    let is_placed = CloseReferences::read(object).needs_low_addresses;
-    // What chooses its implementation does so before the program runs.
-    let chooses = interface
-        .defined
-        .iter()
-        .any(|symbol| symbol.flags.contains(SymbolFlags::CALLABLE) && symbol.code.is_none());
-    if is_placed
-        || chooses
-        || !interface.is_passive()
-        || allocates(interface.defined.iter().map(|symbol| symbol.name))
-    {
-        return Ok(None);
+/// When an object is linked, if functions wait until they are called.
+enum Stubs {
+    /// When one of these is called, or something refers to its data.
+    File(FileStubs),
+    /// As ever.
+    NotPutOff,
+    /// Before the program runs: it has functions that choose their implementation, or whose kind it does not say.
+    BeforeStart,
+}
+
+impl Stubs {
+    fn of(object: &ObjectBuffer) -> Result<Self, JitError> {
+        let interface = ObjectInterface::read(object)?;
+        let is_function = |symbol: &ObjectSymbol<'_>| symbol.flags.contains(SymbolFlags::CALLABLE);
+        if interface.defined.iter().any(|symbol| is_function(symbol) && symbol.code.is_none()) {
+            return Ok(Self::BeforeStart);
+        }
+        // One that holds addresses in 32 bits is placed by what it refers to.
+        let is_placed = CloseReferences::read(object).needs_low_addresses;
+        if is_placed
+            || !interface.is_passive()
+            || allocates(interface.defined.iter().map(|symbol| symbol.name))
+        {
+            return Ok(Self::NotPutOff);
+        }
+        let stubs = FileStubs::of_object(object, &interface);
+        Ok(if stubs.is_empty() { Self::NotPutOff } else { Self::File(stubs) })
     }
-    let stubs = FileStubs::of_object(object, &interface);
-    Ok(Some(stubs).filter(|stubs| !stubs.is_empty()))
+
+    fn into_file(self) -> Option<FileStubs> {
+        match self {
+            Self::File(stubs) => Some(stubs),
+            Self::NotPutOff | Self::BeforeStart => None,
+        }
+    }
 }
 
 /// Whether there are functions that the engine itself calls when it compiles: what replaces these must be there before.

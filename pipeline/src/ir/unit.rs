@@ -170,6 +170,11 @@ impl IrMaterializationUnit {
         self
     }
 
+    /// Has the module take part in every program, whatever refers to it.
+    pub fn take_part(&mut self) {
+        self.traits.is_passive = false;
+    }
+
     /// Leaves out LLVM's verifier when the unit is materialized; see [`ThreadSafeModule::parse_unverified`].
     pub fn skip_verifier(&mut self) {
         self.verified = false;
