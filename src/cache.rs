@@ -213,7 +213,8 @@ impl Jit {
     }
 
     /// Flushes the cache, and ends its thread: for hosts that are about to fork, or to let code run that does. The cache can still be
-    /// used; who compiles then writes too.
+    /// used: what is compiled then is written many entries at a time by who compiles, by [`flush_cache`](Self::flush_cache) and when the engine is
+    /// dropped. No descriptor of the cache that is open then is closed later, or written to.
     pub fn retire_cache(&self) {
         if let Some(cache) = self.ir_cache() {
             cache.store().retire();
