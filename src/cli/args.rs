@@ -369,6 +369,8 @@ Examples:
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
   uruk run --tiered --stats db.bc           compile what is called, and better what is called often
+  uruk run --lazy --record-order calls db.bc   note which functions are called; the next line compiles them ahead
+  uruk run --lazy --speculate calls db.bc
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
   clang -c -emit-llvm -o - a.c | uruk run - from standard input
