@@ -2,9 +2,9 @@
 
 use uruk_core::{
     AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, MaterializationUnit,
-    SearchOrder, SymbolFlags, SymbolName,
+    SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
-use uruk_pipeline::lazy::{LazyCallThroughManager, RedirectError};
+use uruk_pipeline::lazy::LazyCallThroughManager;
 
 use crate::{Jit, JitError, Scope};
 
@@ -127,7 +127,8 @@ impl Jit {
     /// this has returned reach the new bodies; calls that run go on in the old ones. The functions' addresses stay, and handles of them
     /// lead to the new bodies too.
     ///
-    /// All of `functions` are redefined or, on an error, none. Each is switched at a moment of its own: a call that runs meanwhile may find some of
+    /// All of `functions` are redefined or, on an error, none. What `bodies` refers to is found among the lazy functions first, as
+    /// [`add_lazy`](Self::add_lazy) says; that stays if a body cannot be compiled, and changes on no other error. Each is switched at a moment of its own: a call that runs meanwhile may find some of
     /// them switched. Those of one [group](Self::add_lazy_group) are switched at one moment.
     ///
     /// A function has a new body in one of three ways. *Replace*, which is this: whoever calls it reaches the new body. *Shadow*: remove it
@@ -224,15 +225,8 @@ impl Scope<'_> {
         functions: impl IntoIterator<Item = N>,
         stubs: fn(&LazyCallThroughManager, &JitDylib, AliasMap) -> Box<dyn MaterializationUnit>,
     ) -> Result<(), JitError> {
-        let session = &self.jit.session;
         let names: Vec<_> = functions.into_iter().map(|name| self.intern(name.into())).collect();
-        let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
-        let wanted = LookupSet::required(names.iter().map(|(_, body)| body.clone()));
-        let flags = session.lookup_flags(LookupKind::Static, &order, wanted)?;
-        let data = flags.iter().find(|(_, flags)| !flags.contains(SymbolFlags::CALLABLE));
-        if let Some((symbol, _)) = data {
-            return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
-        }
+        let flags = self.flags_of_bodies(bodies, names.iter().map(|(_, body)| body))?;
         let flags_of = |body: &SymbolName| {
             let flags = flags.get(body).copied().unwrap_or_default();
             (flags & SymbolFlags::EXPORTED) | SymbolFlags::CALLABLE
@@ -253,7 +247,12 @@ impl Scope<'_> {
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
         let functions = self.redefinitions(functions);
-        self.letting_bodies_call(bodies, || self.jit.files.lazy.redirect(self.dylib(), bodies, functions))
+        if !self.is_first_for(bodies) {
+            self.jit.files.lazy.check_lazy(self.dylib(), functions.keys())?;
+            self.flags_of_bodies(bodies, functions.values().map(|function| &function.source))?;
+        }
+        self.let_bodies_call(bodies)?;
+        Ok(self.jit.files.lazy.redirect(self.dylib(), bodies, functions)?)
     }
 
     /// Gives lazy functions other bodies, as [`Jit::redefine_lazily`] does.
@@ -266,8 +265,11 @@ impl Scope<'_> {
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
         let functions = self.redefinitions(functions);
-        let redirect = || self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions);
-        self.letting_bodies_call(bodies, redirect)
+        if !self.is_first_for(bodies) {
+            self.jit.files.lazy.check_lazy(self.dylib(), functions.keys())?;
+        }
+        self.let_bodies_call(bodies)?;
+        Ok(self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions)?)
     }
 
     fn redefinitions<'n, N: Into<LazyName<'n>>>(&self, functions: impl IntoIterator<Item = N>) -> AliasMap {
@@ -280,36 +282,29 @@ impl Scope<'_> {
         (session.intern(name.function), session.intern(name.body))
     }
 
-    /// Has references of `bodies` find the functions of this dylib ahead of their own, and redirects. If that fails, they find what they
-    /// found before: the order has to be there first, for bodies are linked by it.
-    fn letting_bodies_call(
+    /// The flags of functions of `bodies`.
+    fn flags_of_bodies<'b>(
         &self,
         bodies: &JitDylib,
-        redirect: impl FnOnce() -> Result<(), RedirectError>,
-    ) -> Result<(), JitError> {
-        let before = bodies.link_order();
-        self.let_bodies_call(bodies)?;
-        let now = bodies.link_order();
-        redirect().map_err(|error| {
-            // Unless somebody has changed it meanwhile. A dylib that was removed has no order any more.
-            if now != before && bodies.link_order() == now {
-                _ = bodies.set_link_order(before);
-            }
-            error.into()
-        })
+        names: impl Iterator<Item = &'b SymbolName>,
+    ) -> Result<SymbolFlagsMap, JitError> {
+        let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
+        let wanted = LookupSet::required(names.cloned());
+        let flags = self.jit.session.lookup_flags(LookupKind::Static, &order, wanted)?;
+        match flags.iter().find(|(_, flags)| !flags.contains(SymbolFlags::CALLABLE)) {
+            Some((symbol, _)) => Err(JitError::NotCallable { symbol: symbol.as_str().into() }),
+            None => Ok(flags),
+        }
     }
 
-    /// Has references of `bodies` find the functions of this dylib ahead of their own.
+    /// Whether references of `bodies` find the functions of this dylib ahead of their own.
+    fn is_first_for(&self, bodies: &JitDylib) -> bool {
+        bodies.link_order().iter().next().is_some_and(|(first, _)| first == self.dylib())
+    }
+
+    /// Has them find these first. Never taken back: another thread may have found it so, and have bodies linked by it.
     fn let_bodies_call(&self, bodies: &JitDylib) -> Result<(), JitError> {
-        if bodies.link_order().iter().next().is_some_and(|(first, _)| first == self.dylib()) {
-            return Ok(());
-        }
-        let mut order = SearchOrder::new();
-        order.push(self.dylib().clone(), JitDylibLookupFlags::MatchAllSymbols);
-        for (dylib, flags) in bodies.link_order().iter().filter(|(dylib, _)| dylib != self.dylib()) {
-            order.push(dylib.clone(), *flags);
-        }
-        Ok(bodies.set_link_order(order)?)
+        Ok(bodies.begin_link_order(self.dylib(), JitDylibLookupFlags::MatchAllSymbols)?)
     }
 }
 

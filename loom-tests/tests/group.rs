@@ -12,7 +12,7 @@
 //!
 //! Proven, in every order with at most three preemptions: who has reached the new body of one function reaches the new one of the other, be
 //! they called before, and be the new bodies there; a redirection that has returned has taken effect; and a body that is bound meanwhile
-//! is not forgotten.
+//! is not forgotten. Code that was found in vain goes without the group's lock.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -20,6 +20,7 @@
 //! |---|---|---|
 //! | `group::looks_while_it_switches`: a first call does not ask whether a switch is under way | `pipeline/src/lazy/group.rs` | `a_first_call_finds_nothing_newer_than_others_reach` |
 //! | `group::publishes_before_it_writes`: the copy is published before it is written | `pipeline/src/lazy/group.rs` | `who_has_reached_a_new_body_reaches_no_older_one` |
+//! | `group::lets_go_while_it_looks`: a first call lets go of a body that it does not bind before it is told so | `pipeline/src/lazy/cell.rs` | `a_first_call_finds_nothing_newer_than_others_reach` |
 #![cfg(uruk_loom)]
 
 #[expect(dead_code, reason = "nothing is promoted here; `promote.rs` does that")]
@@ -32,7 +33,7 @@ use cell::{Cell, Slot};
 use group::{Group, Root, Table};
 use loom_tests::stage::model_within;
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 
 const PREEMPTIONS: usize = 3;
@@ -71,6 +72,17 @@ struct Word {
     tables: Arc<Tables>,
     group: Arc<Group>,
     number: usize,
+    /// Whether its caller has the group's lock.
+    looks: Arc<AtomicBool>,
+}
+
+/// Keeps a body for a caller.
+struct Held(Arc<AtomicBool>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        assert!(!self.0.load(Ordering::Relaxed), "code goes under the lock"); // the caller's own
+    }
 }
 
 impl Slot for Word {
@@ -87,7 +99,12 @@ impl Slot for Word {
     }
 
     fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
-        self.group.while_settled(look)
+        self.group.while_settled(|| {
+            self.looks.store(true, Ordering::Relaxed); // as in `Held`
+            let seen = look();
+            self.looks.store(false, Ordering::Relaxed); // as in `Held`
+            seen
+        })
     }
 }
 
@@ -105,16 +122,18 @@ impl Scene {
         let first: Table = [AtomicU64::new(UNBOUND), AtomicU64::new(UNBOUND)].into_iter().collect();
         let tables = Arc::new(Tables { root: AtomicUsize::new(0), tables: Mutex::new(vec![first]) });
         let group = Arc::<Group>::default();
-        let words = [F, G].map(|number| Word { tables: tables.clone(), group: group.clone(), number });
+        let word =
+            |number| Word { tables: tables.clone(), group: group.clone(), number, looks: Arc::default() };
+        let words = [F, G].map(word);
         Arc::new(Self { words, cells: [Cell::new(1), Cell::new(1)] })
     }
 
     fn call(&self, function: usize) -> u64 {
-        let word = &self.words[function];
+        let word = Word { looks: Arc::default(), ..self.words[function].clone() };
         match word.load() {
             UNBOUND => {
-                let find = |&body: &u64| Ok::<_, ()>((ExecutorAddr::new(body), ()));
-                let bound = self.cells[function].bind(word, find, |_, ()| (), |_| None);
+                let find = |&body: &u64| Ok::<_, ()>((ExecutorAddr::new(body), Held(word.looks.clone())));
+                let bound = self.cells[function].bind(&word, find, |_, held| held, |_| None);
                 bound.expect("a body is there").value()
             }
             body => body,

@@ -88,7 +88,7 @@ fn a_function_is_redefined_before_its_stub_is_there_before_its_call_and_after() 
 fn every_body_says_that_it_is_the_function_of_its_stub() {
     let jit = engine(1);
     let bodies = jit.create_dylib("bodies").expect("a new name");
-    for number in 1..=4 {
+    for number in 1..=5 {
         let body = format!(
             "void *_Unwind_FindEnclosingFunction(void *);
              static __attribute__((noinline)) void *here(void) {{ return __builtin_return_address(0); }}
@@ -106,6 +106,15 @@ fn every_body_says_that_it_is_the_function_of_its_stub() {
     assert_eq!(who(), own, "redefined after it");
     jit.redefine_lazily(&bodies, [("who", "who4")]).expect("it is a lazy function");
     assert_eq!(who(), own, "found by its first call");
+
+    // What no function leads to is a function of its own.
+    jit.add_object(c("direct.o", "int direct(void) { return 1; }")).expect("a new name");
+    let refused = jit.redefine(&bodies, [("who", "who5"), ("direct", "who4")]);
+    assert!(matches!(refused, Err(JitError::NotLazy { symbol }) if &*symbol == "direct"));
+    // SAFETY: as above.
+    let who5 = unsafe { jit.in_dylib(&bodies).get::<extern "C" fn() -> *const ()>("who5") };
+    let who5 = who5.expect("it is there");
+    assert_eq!((who5(), who()), (*who5 as *const (), own));
 }
 
 /// Code that was linked before calls the new body too, and the one that is called has its address from the beginning.
@@ -176,9 +185,10 @@ fn several_functions_are_redefined_together_or_not_at_all() {
     assert_eq!(both(), (3, 4));
 }
 
-/// The order in which references of bodies are searched is that of before, too.
+/// What fails before a body is compiled leaves the order in which references of bodies are searched. Once one may have been compiled by
+/// the new order, it stays.
 #[test]
-fn a_redefinition_that_fails_leaves_the_link_order() {
+fn a_redefinition_that_fails_never_takes_the_link_order_back() {
     let jit = engine(1);
     let [bodies, others] = ["bodies", "others"].map(|name| jit.create_dylib(name).expect("a new name"));
     let (first, _first) = body(&jit, &bodies, 1);
@@ -194,10 +204,15 @@ fn a_redefinition_that_fails_leaves_the_link_order() {
         assert!(matches!(refused, Err(JitError::Lookup(_))), "{refused:?}");
         assert_eq!(searched(), before);
     }
+    let broken = "int missing(void); int broken(void) { return missing(); }";
+    jit.in_dylib(&others).add_object(c("broken.o", broken)).expect("a new name");
+    let refused = jit.redefine(&others, [("answer", "broken")]);
+    assert!(matches!(refused, Err(JitError::Lookup(_))), "{refused:?}");
+    let after = searched();
+    assert_eq!(after, [&[jit.main_dylib().name().to_owned()], &*before].concat());
     let (second, _second) = body(&jit, &others, 2);
     jit.redefine(&others, [("answer", &*second)]).expect("its body is there");
-    assert_ne!(searched(), before);
-    assert_eq!(get(&jit, "answer")(), 2);
+    assert_eq!((searched(), get(&jit, "answer")()), (after, 2));
 }
 
 /// The second of two calls is never older than the first, whichever functions they are of.
@@ -297,6 +312,20 @@ fn a_function_of_a_group_is_compiled_when_it_becomes_a_handler() {
     let (install, uninstall) = (get(&jit, "install"), get(&jit, "uninstall"));
     let before = pieces(&jit);
     assert_eq!((install(), pieces(&jit), uninstall()), (0, before + 1, 0));
+}
+
+/// A program's own function may begin as stubs of groups do, and what it loads be no table.
+#[test]
+fn a_handler_that_only_looks_like_a_stub_is_let_alone() {
+    let jit = engine(1);
+    let source = r#"#include <signal.h>
+        __asm__(".text\n.p2align 4\n.globl jumps\n.type jumps, @function\njumps: mov table(%rip), %r11; jmp *0x1000(%r11)\n"
+                ".size jumps, . - jumps\n.data\n.p2align 3\ntable: .quad 0\n.text\n");
+        void jumps(int);
+        int install(void) { return signal(SIGWINCH, jumps) == SIG_ERR; }
+        int uninstall(void) { return signal(SIGWINCH, SIG_DFL) == SIG_ERR; }"#;
+    jit.add_object(c("jumps.o", source)).expect("a new name");
+    assert_eq!((get(&jit, "install")(), get(&jit, "uninstall")()), (0, 0));
 }
 
 #[test]

@@ -148,6 +148,19 @@ impl JitDylib {
             .map_err(|removed| self.removed_error(removed, |_| dylib.name.clone()))
     }
 
+    /// Has the link order begin with `dylib`, which stands nowhere else then. Nothing changes if it does already, with whatever flags.
+    ///
+    /// # Errors
+    /// If `dylib` belongs to another session or was removed.
+    pub fn begin_link_order(&self, dylib: &JitDylib, flags: JitDylibLookupFlags) -> Result<(), DylibError> {
+        if dylib.session != self.session {
+            return Err(DylibError::Foreign { name: dylib.name.clone() });
+        }
+        self.session
+            .transact(|state, _| state.definitions.begin_link_order(self.id, dylib.id, flags))
+            .map_err(|removed| self.removed_error(removed, |_| dylib.name.clone()))
+    }
+
     /// Puts `new` into the link order in the place of `old`, and says whether `old` was there; nothing changes if not.
     ///
     /// The order names neither twice afterwards: the first place of `old` is the one that counts, and where else `new` stood it

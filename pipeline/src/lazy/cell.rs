@@ -78,7 +78,16 @@ impl<D: Clone, S: Slot> Cell<D, S> {
             match find(&now.destination) {
                 Ok((body, held)) => {
                     let calls = calls(&now.destination);
-                    let bind = || self.bind_if(seen, body, slot, calls, || keep(body, held));
+                    // Outlives the lock of a group: code may go with it if the stub was led elsewhere.
+                    let mut held = Some(held);
+                    let bind = || {
+                        let keep = || held.take().map(|held| keep(body, held));
+                        let bound = self.bind_if(seen, body, slot, calls, keep);
+                        if weakened("group::lets_go_while_it_looks") {
+                            held = None;
+                        }
+                        bound
+                    };
                     match slot.while_settled(bind) {
                         Ok(kept) => {
                             drop(kept); // without the lock: code may go with it

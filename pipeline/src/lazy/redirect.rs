@@ -156,6 +156,18 @@ impl LazyCallThroughManager {
         self.redirect_all(dylib, functions, bodies)
     }
 
+    /// Looks whether [`redirect`](Self::redirect) can lead these `functions` of `dylib` elsewhere, and compiles none of their bodies.
+    ///
+    /// # Errors
+    /// Those of [`redirect`](Self::redirect) for a function.
+    pub fn check_lazy<'f>(
+        &self,
+        dylib: &JitDylib,
+        functions: impl IntoIterator<Item = &'f SymbolName>,
+    ) -> Result<(), RedirectError> {
+        functions.into_iter().try_for_each(|function| self.stub(dylib, function).map(drop))
+    }
+
     fn redirect_all(
         &self,
         dylib: &JitDylib,
@@ -164,12 +176,15 @@ impl LazyCallThroughManager {
     ) -> Result<(), RedirectError> {
         let found = |(function, target)| {
             let (stub, (body, ready)) = (self.stub(dylib, &function)?, body(target)?);
-            if let Some((body, _)) = ready {
-                note_body(body, stub.address);
-            }
             Ok(Redirection { stub, body, ready })
         };
         let mut found: Vec<_> = functions.into_iter().map(found).collect::<Result<_, RedirectError>>()?;
+        // Nothing fails from here on. Before the switch: who is called behind it may ask which function it is.
+        for Redirection { stub, ready, .. } in &found {
+            if let Some((body, _)) = ready {
+                note_body(*body, stub.address);
+            }
+        }
         found.sort_by_key(|redirection| redirection.stub.cells.as_ptr().addr());
         let one_at_a_time = self.redirections.lock();
         // Those of one unit of stubs, which are a group or none of them is.

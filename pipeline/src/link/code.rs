@@ -299,15 +299,24 @@ impl LeadsOn {
         if weakened("call_through::looks_before_it_holds") {
             let addresses = bound.addresses();
             drop(bound);
-            self.0.lock().holders.push(Arc::downgrade(holder));
+            self.0.lock().add(holder);
             return addresses;
         }
-        bound.holders.push(Arc::downgrade(holder));
+        bound.add(holder);
         bound.addresses()
     }
 }
 
 impl Bound {
+    /// Looks for those who have gone before it takes more room: nobody else may ever do.
+    fn add(&mut self, holder: &Arc<Holder>) {
+        if self.holders.len() == self.holders.capacity() {
+            self.holders.retain(|holder| holder.strong_count() > 0);
+            self.holders.reserve(self.holders.len() + 1); // The next look comes after as many as there are.
+        }
+        self.holders.push(Arc::downgrade(holder));
+    }
+
     /// Those who are still there.
     fn holders(&mut self) -> Vec<HeldCode> {
         self.holders.retain(|holder| holder.strong_count() > 0);
@@ -373,15 +382,33 @@ mod tests {
         assert_eq!(held(&known, 0x1000), 1);
     }
 
-    #[test]
-    fn who_holds_stubs_holds_what_they_come_to_lead_to() {
-        let known = Arc::new(CodeMap::default());
-        let leads_on = Arc::new(LeadsOn::default());
-        let stubs = code(&known, &[(0x1000, 0x1100)], &[]);
+    /// Code that has stubs, at 0x1000.
+    fn stubs(known: &Arc<CodeMap>, leads_on: &Arc<LeadsOn>) -> Arc<Code> {
+        let stubs = code(known, &[(0x1000, 0x1100)], &[]);
         let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
         stubs.stubs = Some(Stubs { leads_on: leads_on.clone(), cells: Arc::new(()) });
         let stubs = Arc::new(stubs);
         known.by_address.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
+        stubs
+    }
+
+    #[test]
+    fn those_who_held_stubs_are_forgotten_though_no_stub_is_bound() {
+        let (known, leads_on) = (Arc::new(CodeMap::default()), Arc::new(LeadsOn::default()));
+        let _stubs = stubs(&known, &leads_on);
+        let hold = || known.hold(ExecutorAddr::new(0x1000)).expect("it is there");
+        let kept: Vec<_> = (0..20).map(|_| hold()).collect();
+        for _ in 0..1_000 {
+            drop(hold());
+        }
+        assert!(leads_on.0.lock().holders.len() < 100);
+        assert_eq!(leads_on.0.lock().holders().len(), kept.len());
+    }
+
+    #[test]
+    fn who_holds_stubs_holds_what_they_come_to_lead_to() {
+        let (known, leads_on) = (Arc::new(CodeMap::default()), Arc::new(LeadsOn::default()));
+        let _stubs = stubs(&known, &leads_on);
         let (body, helper) =
             (code(&known, &[(0x2000, 0x2010)], &[0x3000]), code(&known, &[(0x3000, 0x3010)], &[0x1000]));
         let gone = [&body, &helper].map(Arc::downgrade);

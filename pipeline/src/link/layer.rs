@@ -334,7 +334,8 @@ impl ObjectLinkingLayer {
         for (object, descriptor) in linked.indirect_functions {
             functions[object.index()].indirect.push(descriptor);
         }
-        let table = linked.unwind.map(|table| unwind::register(table.code, table.eh_frame_hdr));
+        let register = if stubs.is_some() { unwind::register_stubs } else { unwind::register };
+        let table = linked.unwind.map(|table| register(table.code, table.eh_frame_hdr));
         let extent = |home| CodeExtent { home, ranges: linked.ranges.clone() };
         let ending = self.platform.home(dylib).map(|home| Ending::new(extent(home)));
         let code = LinkedCode {

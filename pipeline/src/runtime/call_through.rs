@@ -216,9 +216,9 @@ pub(crate) fn prepare(function: ExecutorAddr) {
     let (mut seen, mut next) = (vec![function], 0);
     while let Some(&function) = seen.get(next).filter(|_| next < PREPARED_MAX) {
         next += 1;
+        let blocked = BlockedSignals::begin();
         // SAFETY: linked code that was found there stays, or the caller hands out a pointer to what is going.
         let Some((descriptor, slot)) = (unsafe { unbound(function) }) else { continue };
-        let blocked = BlockedSignals::begin();
         // SAFETY: as for a first call.
         let cell = unsafe { &**descriptor.cell };
         if let Ok(address) = bind(slot, cell) {
@@ -296,6 +296,8 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
 /// # Safety
 /// If linked code is at `stub`, it stays there.
 unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
+    // A function of somebody's may begin like a stub, and its pointers lead anywhere.
+    unwind::functions::is_in_stubs(stub).then_some(())?;
     // SAFETY: as here.
     let place = match unsafe { stub_code(stub.value()) }? {
         (StubJump::Slot(slot), _) => SlotPlace::Own(slot as *mut u64),

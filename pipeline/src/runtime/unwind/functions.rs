@@ -1,4 +1,4 @@
-//! From where the body of a function begins to the function's address, where that is another: its stub.
+//! From where the body of a function begins to the function's address, where that is another: its stub. And which code is stubs.
 //!
 //! An unwinder knows functions by where their code begins. A program that asks it which function it is in compares the answer with
 //! addresses that it has taken, and those are the stubs'.
@@ -12,23 +12,43 @@ use uruk_core::ExecutorAddr;
 use super::is_linked;
 use crate::memory::{HeldOverForks, StaticForkLock};
 
-/// The stub of each body that was found for one. Held for map operations.
-static STUBS: StaticForkLock<BTreeMap<u64, ExecutorAddr>> = StaticForkLock::new(BTreeMap::new());
+/// Held for map operations.
+static STUBS: StaticForkLock<Stubs> =
+    StaticForkLock::new(Stubs { of_bodies: BTreeMap::new(), code: BTreeMap::new() });
+
+struct Stubs {
+    /// The stub of each body that was found for one.
+    of_bodies: BTreeMap<u64, ExecutorAddr>,
+    /// By its first address: the address behind the last.
+    code: BTreeMap<u64, u64>,
+}
 
 /// Notes that `stub` is the address of the function whose body begins at `body`, for as long as that is registered.
 pub(crate) fn note(body: ExecutorAddr, stub: ExecutorAddr) {
     let mut stubs = STUBS.lock();
     // Under the lock: what is unregistered later is forgotten later.
     if is_linked(body.value()) {
-        stubs.insert(body.value(), stub);
+        stubs.of_bodies.insert(body.value(), stub);
     }
 }
 
-/// Forgets the bodies in code that is registered no more.
+/// Notes that this code, which is registered, is stubs, for as long as it is.
+pub(super) fn note_stubs(code: Range<u64>) {
+    STUBS.lock().code.insert(code.start, code.end);
+}
+
+/// Whether stubs of ours are at `address`, and no function that may begin like one.
+pub(in crate::runtime) fn is_in_stubs(address: ExecutorAddr) -> bool {
+    let stubs = STUBS.lock();
+    stubs.code.range(..=address.value()).next_back().is_some_and(|(_, end)| address.value() < *end)
+}
+
+/// Forgets what was noted of code that is registered no more.
 pub(super) fn forget(code: Range<u64>) {
     let mut stubs = STUBS.lock();
-    while let Some((&body, _)) = stubs.range(code.clone()).next() {
-        stubs.remove(&body);
+    stubs.code.remove(&code.start);
+    while let Some((&body, _)) = stubs.of_bodies.range(code.clone()).next() {
+        stubs.of_bodies.remove(&body);
     }
 }
 
@@ -39,7 +59,7 @@ pub(in crate::runtime) fn held_over_forks() -> &'static dyn HeldOverForks {
 
 /// The function whose code begins at `start`, as its program knows it.
 pub(in crate::runtime) fn function_at(start: *mut c_void) -> *mut c_void {
-    let stub = STUBS.lock().get(&(start.addr() as u64)).copied();
+    let stub = STUBS.lock().of_bodies.get(&(start.addr() as u64)).copied();
     // The stubs may be gone while a body is still running.
     stub.filter(|stub| is_linked(stub.value())).map_or(start, ExecutorAddr::to_ptr)
 }
@@ -64,6 +84,6 @@ mod tests {
         drop(leads);
         assert_eq!(asked(&body), begins(&body));
         drop(known);
-        assert!(!STUBS.lock().contains_key(&begins(&body).value()));
+        assert!(!STUBS.lock().of_bodies.contains_key(&begins(&body).value()));
     }
 }

@@ -67,6 +67,13 @@ pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistratio
     Ok(registration)
 }
 
+/// The same for stubs of ours, which are known as such from then on.
+pub(crate) fn register_stubs(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistration, UnwindError> {
+    let registration = register(code.clone(), eh_frame_hdr)?;
+    functions::note_stubs(code);
+    Ok(registration)
+}
+
 /// How the unwinder learns about linked code in this process. Decided at the first registration.
 ///
 /// # Cost

@@ -49,6 +49,25 @@ fn an_order_behind_a_dylib_begins_with_it() {
 }
 
 #[test]
+fn an_order_is_begun_with_a_dylib_once() {
+    let (session, main) = session();
+    let [one, two] = dylibs(&session, ["one", "two"]);
+    main.set_link_order(exporting(&[&one, &two, &main])).unwrap();
+    main.begin_link_order(&two, ALL).unwrap();
+    let order = main.link_order();
+    assert_eq!((names(&order), order.as_slice()[0].1), (vec!["two", "one", "main"], ALL));
+    let changes = session.link_order_changes();
+    main.begin_link_order(&two, EXPORTED_ONLY).unwrap();
+    assert_eq!((main.link_order(), session.link_order_changes()), (order, changes));
+    session.remove_jit_dylib(&one).unwrap();
+    let refused = main.begin_link_order(&one, ALL);
+    assert!(matches!(refused, Err(DylibError::Removed { name }) if &*name == "one"));
+    let foreign = ExecutionSession::new().create_jit_dylib("other").unwrap();
+    let refused = main.begin_link_order(&foreign, ALL);
+    assert!(matches!(refused, Err(DylibError::Foreign { name }) if &*name == "other"));
+}
+
+#[test]
 fn one_dylib_takes_the_place_of_another() {
     let (session, main) = session();
     let [one, two, three, new] = dylibs(&session, ["one", "two", "three", "new"]);

@@ -101,6 +101,25 @@ impl<P: Payload> Definitions<P> {
         Ok(())
     }
 
+    /// Has the link order begin with `first`, which stands nowhere else then.
+    pub(crate) fn begin_link_order(
+        &mut self,
+        dylib: DylibId,
+        first: DylibId,
+        flags: JitDylibLookupFlags,
+    ) -> Result<(), RemovedDylib> {
+        if !self.dylibs.contains(first) {
+            return Err(RemovedDylib::InOrder(0));
+        }
+        let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
+        if order.first().is_none_or(|(id, _)| *id != first) {
+            order.retain(|(id, _)| *id != first);
+            order.insert(0, (first, flags));
+            self.records.count_link_order_change();
+        }
+        Ok(())
+    }
+
     /// Puts `new` where `old` stands first in the link order; says whether it stands there. Both stand nowhere else then.
     pub(crate) fn replace_in_link_order(
         &mut self,

@@ -12,7 +12,7 @@
 //!
 //! | what | is changed by |
 //! |---|---|
-//! | dylibs, their names, link orders and generators | `create_dylib`, `delete_dylib`; `set_link_order`, `add_to_link_order`, `replace_in_link_order`, `remove_from_link_order`; `add_generator`, `remove_generator`, `take_generators` |
+//! | dylibs, their names, link orders and generators | `create_dylib`, `delete_dylib`; `set_link_order`, `add_to_link_order`, `begin_link_order`, `replace_in_link_order`, `remove_from_link_order`; `add_generator`, `remove_generator`, `take_generators` |
 //! | trackers and their resources | `create_tracker`, `transfer`, `take_from_dylib`, `discard_tracker`; `add_resource`, `add_claim_resource`, `take_orphans` |
 //! | trackers being removed | `begin_removing`, `begin_removing_all`, `discard_removing`, `take_cleared` |
 //! | rows that come and go | `define`, `define_address`, `define_claimed`; `delete_row` |
