@@ -141,7 +141,8 @@ impl Jit {
     /// May be called while others call the functions, look them up, redefine them and remove bodies. Nobody who waits for an older body
     /// fails for it: he goes to the new one.
     ///
-    /// The old bodies are there until they are removed, and held beyond that by whoever held the functions before.
+    /// The old bodies are there until they are removed, and held beyond that by whoever held the functions before. So a handle that is kept over
+    /// many redefinitions holds a body for each of them: take a new one now and then.
     ///
     /// # Errors
     /// [`JitError::NotLazy`] if a function is not a lazy one, [`JitError::Lookup`] if a body is missing or cannot be compiled,
