@@ -326,8 +326,7 @@ impl ObjectLinkingLayer {
         if let (Some(placed), Some((image, _))) = (&tls, linked.tls) {
             placed.initialize(image);
         }
-        let mut functions: Vec<Functions> = Vec::new();
-        functions.resize_with(objects, Functions::default);
+        let mut functions: Vec<_> = (0..objects).map(|_| Functions::default()).collect();
         for (object, initializers) in functions.iter_mut().zip(linked.initializers) {
             object.initializers = initializers;
         }
