@@ -75,7 +75,7 @@ impl Files {
                 OnCall::Function => return self.define_lazily(tracker, &module),
                 OnCall::Module if !module.interface().is_passive() => (),
                 OnCall::Module => match module.stubs_of_file() {
-                    Some(stubs) => return self.define_lazy_file(tracker, source, stubs),
+                    Some(stubs) => return self.define_lazy_file(tracker, source, &module, stubs),
                     // What refers to it may not be linked before the program runs.
                     None => takes_part = true,
                 },
@@ -119,6 +119,7 @@ impl Files {
         &self,
         tracker: &ResourceTracker,
         source: ObjectBuffer,
+        module: &LazyModule,
         stubs: FileStubs,
     ) -> Result<(), JitError> {
         let (dylib, stubs) = (tracker.dylib(), Arc::new(stubs));
@@ -126,7 +127,7 @@ impl Files {
         let objects = ObjectLinkingLayer::clone(&self.object_layer);
         let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.behind(objects, stubs.clone()));
         let work_bytes = source.size_bytes();
-        let unit = IrMaterializationUnit::from_source(session, layer, &self.target, source)?;
+        let unit = IrMaterializationUnit::from_interface(session, layer, module.interface(), source);
         let unit = unit.behind(session, &stubs);
         self.define_ir(tracker, Some(self.lazy.lazy_file(dylib, &stubs)), unit, work_bytes)
     }

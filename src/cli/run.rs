@@ -163,9 +163,11 @@ fn store_what_was_compiled(
     jit.retire_cache();
     let Some(disk) = jit.disk_cache() else { return Ok(()) };
     let (observers, is_verbose) = (observers.clone(), args.verbose > 0);
-    let note_failure = move || {
-        let Some(failure) = disk.failure() else { return };
+    let mut told = 0;
+    let mut note_failure = move || {
         let failed = disk.pack().stats().failed_writes;
+        let Some(failure) = disk.failure().filter(|_| failed > told) else { return };
+        told = failed;
         let what =
             format!("{failed} entries could not be stored in {}: {failure}", disk.pack().path().display());
         if is_verbose {

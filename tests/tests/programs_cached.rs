@@ -226,6 +226,36 @@ fn start_all_twice(language: &str, compiles: Compiles) {
     assert_eq!(end, End::Exited(0), "{out}{error}");
 }
 
+/// A program may close every descriptor that it did not open, and have files of its own under these numbers, while functions are compiled.
+#[test]
+fn what_a_program_opens_in_place_of_the_caches_files_is_left_alone() {
+    let text = r#"
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <unistd.h>
+        static int later(int x) { return x * 3; }
+        int main(int argc, char **argv) {
+          for (int fd = 3; argc > 1 && fd < 1024; fd++) close(fd);
+          for (int fd = 3; argc > 1 && fd < 64; fd++)
+            if (open(argv[1], O_CREAT | O_RDWR, 0600) != fd) return 2;
+          int (*volatile call)(int) = later;
+          return printf("%d\n", call(14)) < 0;
+        }
+    "#;
+    let scratch = Scratch::new("descriptors");
+    let (directory, own) = (scratch.path("cache"), scratch.path("own"));
+    let file = bitcode("closes_all.c", text).expect("clang is there");
+    let options = ["--lazy".as_ref(), "--stats".as_ref(), file.as_os_str()];
+    let program = |arguments: &[&OsStr]| finish(&mut start(&directory, &[&options[..], arguments].concat()));
+    let first = program(&["--".as_ref(), own.as_os_str()]);
+    assert_eq!(texts(&first)[0], "42\n", "{:?}", texts(&first));
+    assert_eq!(fs::metadata(&own).expect("the program has made it").len(), 0, "it wrote nothing there");
+    let (out, error, end) = cache(&directory, &["verify"]);
+    assert_eq!(end, End::Exited(0), "{out}{error}");
+    let second = texts(&program(&[]));
+    assert!(second[0] == "42\n" && second[1].contains("parts and functions: 2/2 (100 %)"), "{second:?}");
+}
+
 #[test]
 fn all_programs_in_c_start_from_what_was_stored() {
     start_all_twice("c", Compiles::Whole);
