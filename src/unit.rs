@@ -69,10 +69,6 @@ impl MaterializationUnit for LinkedUnit {
         self.inner.is_leaf()
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.inner.memory_bytes()
-    }
-
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         self.declaration.note_materialized();
         // From here on the declaration ends with what becomes of the unit. A tracker that is gone refuses it, and drops it.

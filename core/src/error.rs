@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use crate::{Failure, SharedError, SymbolFlags, SymbolName, WithCauses};
 
 pub use complete::CompleteError;
-pub use limit::{Limit, LimitReached};
+pub use limit::LimitReached;
 pub use lookup::{LookupError, SearchedDylib};
 pub use wait::{HeldResource, WaitError};
 

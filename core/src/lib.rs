@@ -76,9 +76,8 @@ pub use code_instance::{
 };
 pub use deadlock::DeadlockStep;
 pub use error::{
-    CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, Limit,
-    LimitReached, LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError,
-    WaitError,
+    CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, LimitReached,
+    LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError, WaitError,
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause};

@@ -305,7 +305,7 @@ impl ExecutionSession {
             initializer: interface.initializer,
             priority: unit.priority(),
             serial_queue: unit.serial_queue(),
-            hints: Hints::default().leaf(unit.is_leaf()).holding(unit.memory_bytes()),
+            hints: Hints::default().leaf(unit.is_leaf()),
             number: None,
             by_task: self.in_task(),
         };

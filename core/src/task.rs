@@ -113,18 +113,6 @@ impl Task {
         self.hints.is_leaf()
     }
 
-    /// Says how much memory the task holds until it ends.
-    #[must_use]
-    pub fn holding_bytes(mut self, bytes: usize) -> Self {
-        self.hints = self.hints.holding(bytes);
-        self
-    }
-
-    /// How much memory the task says it holds until it ends; in whole kibibytes, rounded up.
-    pub fn memory_bytes(&self) -> usize {
-        self.hints.memory_bytes()
-    }
-
     pub(crate) fn with_hints(mut self, hints: Hints) -> Self {
         self.hints = hints;
         self
@@ -222,7 +210,7 @@ impl Task {
 
     /// What it counts for while it waits in a serial queue.
     pub(crate) fn in_turn(&self) -> Waiting {
-        Waiting { priority: self.priority, memory_bytes: self.memory_bytes(), in_serial_queue: true }
+        Waiting { priority: self.priority, in_serial_queue: true }
     }
 
     pub(crate) fn waits_for_turn(&self, waits: bool) {

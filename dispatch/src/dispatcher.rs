@@ -8,7 +8,7 @@ use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Wai
 
 use crate::current;
 use crate::limits::BoundsWanted;
-use crate::metrics::{Metrics, Stopwatch};
+use crate::metrics::{Clock, Metrics, Stopwatch};
 use crate::pool::Pool;
 use crate::sleep::SLOTS_MAX;
 use crate::threads::{Permits, Threads};
@@ -54,6 +54,7 @@ pub struct WorkStealingTaskDispatcherBuilder {
     stack_size_bytes: usize,
     thread_name_prefix: String,
     bounds: BoundsWanted,
+    clock: Clock,
     measure_waits: bool,
     permits: Permits,
 }
@@ -96,6 +97,7 @@ impl WorkStealingTaskDispatcher {
             stack_size_bytes: STACK_SIZE_BYTES,
             thread_name_prefix: "uruk-worker".to_owned(),
             bounds: BoundsWanted::default(),
+            clock: Clock::default(),
             measure_waits: false,
             permits: Permits::default(),
         }
@@ -162,20 +164,6 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How much memory tasks may [hold](Task::memory_bytes) that run. Any amount unless set.
-    ///
-    /// While it is as much or more, only demanded tasks start. What demanded tasks hold counts and may exceed it by any amount; the
-    /// others exceed it by what the last to start hold, one for each worker. A task that is blocked does not count as long as it is,
-    /// for it gives nothing back before what it waits for has run, which may be in the background: so the limit delays that for no
-    /// longer than tasks run that are not blocked, and what blocked tasks hold comes on top, for each thread that is blocked.
-    ///
-    /// Who would bring about work in the background is told or waits once a task of its priority waits for its start. For them all of
-    /// it counts: what tasks hold that run or are blocked, and those that wait for their start, but for lazy ones.
-    pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
-        self.bounds.memory_bytes_max = bytes;
-        self
-    }
-
     /// How many workers may run speculative and idle tasks at once; at least one. All but one unless set, so that what is
     /// demanded finds a worker free of them. A task that blocks does not count, and goes on when its wait is over.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
@@ -183,25 +171,10 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How much of all workers' time, in percent, speculative and idle tasks may take, also where nothing else is to be done: for hosts
-    /// that want their processors for something else. At least one; without a limit unless set, or with 100.
-    ///
-    /// A task that has begun is not stopped; what it took too much is made up for before the next starts, so that the share holds
-    /// over times that are long beside one task. A share that was not used is put by for a tenth of a second. Blocked time does
-    /// not count. What is demanded, or becomes so, is not concerned, and nothing is any more once the pool is shut down.
-    ///
-    /// # Cost
-    /// A lock and a look at the clock when a task in the background is about to start, and when it ends or blocks.
-    pub fn background_percent_max(mut self, percent: u32) -> Self {
-        self.bounds.background_percent_max = Some(percent);
-        self
-    }
-
-    /// What time it is, for [`Self::background_percent_max`] and [`Self::measure_waits`]. The system's clock unless said otherwise. Asked without locks, on
-    /// any thread: those too on which others rely, which have just taken work or are about to look for some. So it has to answer at
-    /// once. One that waits, for a task above all, stalls the pool.
+    /// The clock of [`Self::measure_waits`]. The system's clock unless set. Any thread of the pool asks it, without a lock, when it has
+    /// just taken work. It must answer at once: a clock that waits, for a task above all, stalls the pool.
     pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
-        self.bounds.clock = clock;
+        self.clock = Clock(clock);
         self
     }
 
@@ -231,7 +204,7 @@ impl WorkStealingTaskDispatcherBuilder {
             return Err(BuildError::ThreadName { prefix: self.thread_name_prefix });
         }
         let threads = Threads::new(self.thread_name_prefix, self.stack_size_bytes, self.permits);
-        let stopwatch = Stopwatch::new(self.measure_waits.then(|| self.bounds.clock.clone()));
+        let stopwatch = Stopwatch::new(self.measure_waits.then_some(self.clock));
         let pool = Pool::new(self.workers, threads, self.bounds.of(self.workers), stopwatch);
         Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
     }

@@ -15,7 +15,7 @@ use uruk_core::TaskPriority;
 use crate::queues::PRIORITIES;
 
 pub use waits::WaitHistogram;
-pub(crate) use waits::{Queued, Stamp, Stopwatch, WaitCounters};
+pub(crate) use waits::{Clock, Queued, Stamp, Stopwatch, WaitCounters};
 
 /// A snapshot of the pool's counters.
 ///

@@ -162,8 +162,8 @@ impl Pool {
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {
             Some(slot) => {
+                // Looks for what the lifted limit lets start.
                 self.vacate(&worker, slot)?;
-                self.unless_deserted(&worker, self.rouse_if(lifted))?;
             }
             // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
             None => self.unless_deserted(&worker, self.look_if(lifted))?,
@@ -273,7 +273,7 @@ impl Pool {
             // There is nobody else to look, and this thread will.
             return true;
         }
-        self.follow(self.sleep.notify_if(|| self.waits_for(highest)))
+        self.follow(self.sleep.notify_if(|| self.may_start(highest)))
     }
 
     /// Queues all of them. Gives the highest priority.

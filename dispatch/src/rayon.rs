@@ -19,8 +19,8 @@
 //! - nothing was taken for [`PATIENCE`] though tasks were queued: one spare. Somebody blocks undeclared, or the host is
 //!   busy for long. Whatever the host does, there is a pool of one worker.
 //!
-//! While tasks are queued, at least one spare that is not blocked exists and looks at the clock, at the moment too when what time
-//! alone has held back may start: then it spawns the tickets for that. Spares that have nothing to do retire.
+//! While tasks are queued that may start, at least one spare that is not blocked exists and looks at the clock. Spares that have nothing
+//! to do retire.
 //!
 //! **Architecture Invariant: no task runs on the stack of another, nor above a declared wait.** A thread of rayon's that
 //! waits in `join`, `scope` or `install` runs other jobs of its pool meanwhile, on the stack of what waits. If a task of

@@ -1,7 +1,5 @@
 #![doc = include_str!("sleep/README.md")]
 
-use std::time::Duration;
-
 use crossbeam_utils::CachePadded;
 use uruk_core::sync::atomic::{AtomicU64, Ordering, fence};
 use uruk_core::sync::{Condvar, Mutex, thread, weakened};
@@ -29,24 +27,11 @@ pub enum Wake {
     Start,
 }
 
-/// What a look has found in the queues.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waits {
-    /// Nothing that may start, now or as time passes.
-    Nothing,
-    /// Only items that may start once enough time has passed.
-    ForTime,
-    /// Something that may start now.
-    ForSomebody,
-}
-
 /// How many slots are in each state; what is missing to their number is at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Held by a thread that waits for a token.
     pub sleeping: u64,
-    /// Those of them whose thread waits no longer than time holds something back.
-    pub watching: u64,
     /// Held by a thread that looks for an item.
     pub searching: u64,
     /// Held by nobody.
@@ -62,7 +47,6 @@ const LINGER: usize = 32;
 const SLEEPING: u64 = 1;
 const SEARCHING: u64 = 1 << 16;
 const VACANT: u64 = 1 << 32;
-const WATCHING: u64 = 1 << 48;
 const FIELD: u64 = 0xffff;
 
 impl Sleep {
@@ -83,31 +67,26 @@ impl Sleep {
     /// # Cost
     /// One fence and one load unless somebody has to be woken or started.
     pub fn notify(&self) -> Wake {
-        self.notify_if(|| Waits::ForSomebody)
+        self.notify_if(|| true)
     }
 
-    /// The same for an item that a limit may hold back; what it `waits` for is asked behind the fence. If that is a limit, whoever
-    /// lifts it looks; if it is time, whoever watches does.
-    pub fn notify_if(&self, waits: impl FnOnce() -> Waits) -> Wake {
+    /// The same for an item that a limit may hold back: whether it `may_start` is asked behind the fence. If it may not, the thread
+    /// that lifts the limit looks.
+    pub fn notify_if(&self, may_start: impl FnOnce() -> bool) -> Wake {
         if !weakened("sleep::notifies_without_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
             // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
             // loom-tests/tests/sleep.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
         }
-        self.call(waits(), false)
+        if may_start() { self.call() } else { Wake::Nobody }
     }
 
-    /// `lifted`: those who sleep may rely on what holds no more, and nobody who searches will tell them.
-    fn call(&self, waits: Waits, lifted: bool) -> Wake {
-        if waits == Waits::Nothing {
-            return Wake::Nobody;
-        }
+    fn call(&self) -> Wake {
         let mut word = self.load();
         loop {
             let counts = Counts::of(word);
-            let is_cared_for = counts.searching > 0 || (waits == Waits::ForTime && counts.watching > 0);
-            let (next, wake) = if is_cared_for && !(lifted && counts.sleeping > 0) {
+            let (next, wake) = if counts.searching > 0 {
                 return Wake::Nobody;
             } else if counts.sleeping > 0 {
                 (word - SLEEPING + SEARCHING, Wake::Woken)
@@ -134,28 +113,18 @@ impl Sleep {
         self.counts.fetch_add(SEARCHING, Ordering::Relaxed);
     }
 
-    /// Searching → at work. `waiting` says what the items in all queues wait for.
-    pub fn found(&self, waiting: impl FnOnce() -> Waits) -> Wake {
+    /// Searching → at work. `waiting` says whether an item waits in any queue.
+    pub fn found(&self, waiting: impl FnOnce() -> bool) -> Wake {
         let before = self.change(|word| word - SEARCHING);
         if Counts::of(before).searching > 1 {
             return Wake::Nobody;
         }
-        match look_after(waiting, weakened("pool::last_searcher_leaves_without_a_look")) {
-            Some(waits) => self.notify_if(|| waits),
-            None => Wake::Nobody,
-        }
+        self.notify_after(waiting, weakened("pool::last_searcher_leaves_without_a_look"))
     }
 
-    /// A limit has been lifted by a thread that holds no slot, or goes on with something else. `waiting` says whether an item waits in
-    /// any queue that may be taken now, or as time passes: those who watch may have to look sooner than they thought.
-    ///
-    /// So one who sleeps is called even beside a searcher, who may find something else. Not only if one is counted as watching:
-    /// that it is after it has asked how long it may wait.
+    /// A thread that holds no slot has lifted a limit. `waiting` says whether an item waits in any queue.
     pub fn lifted(&self, waiting: impl FnOnce() -> bool) -> Wake {
-        match look_after(waiting, weakened("pool::lifts_without_a_look")) {
-            Some(true) => self.call(Waits::ForSomebody, !weakened("budget::leaves_it_to_a_searcher")),
-            _ => Wake::Nobody,
-        }
+        self.notify_after(waiting, weakened("pool::lifts_without_a_look"))
     }
 
     /// Searching. Lets other threads have the processor a few times before the last searcher sleeps; says whether there is a `reason`
@@ -186,16 +155,6 @@ impl Sleep {
     /// `reason` says whether an item waits in any queue, or the pool closes; it is asked after the thread has been
     /// counted as sleeping.
     pub fn sleep(&self, reason: impl FnOnce() -> bool) -> bool {
-        self.sleep_within(reason, || None)
-    }
-
-    /// The same, for no longer than `patience` says, which is asked when there is no reason: time may become one. Such a thread
-    /// *watches*, and as long as it does nobody else is called for what time alone holds back.
-    pub fn sleep_within(
-        &self,
-        reason: impl FnOnce() -> bool,
-        patience: impl FnOnce() -> Option<Duration>,
-    ) -> bool {
         self.change(|word| word - SEARCHING + SLEEPING);
         if look_after(reason, weakened("pool::sleeps_without_a_second_look")) == Some(true)
             && self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
@@ -203,30 +162,8 @@ impl Sleep {
             return false;
         }
         // Either nothing waits, or someone has already taken this thread off the count and owes it a token.
-        match patience() {
-            Some(patience) => self.watch(patience),
-            None => self.take_token(),
-        }
+        self.take_token();
         true
-    }
-
-    /// Waits for a token, but no longer than `patience` says.
-    fn watch(&self, patience: Duration) {
-        self.change(|word| word + WATCHING);
-        if !self.take_token_within(patience) {
-            // As in `sleep_within`. One that is off the count already must not leave its token to another.
-            if weakened("budget::leaves_while_it_counts_as_asleep") {
-                return;
-            }
-            if !self.try_change(|c| c.sleeping > 0, |w| w - SLEEPING + SEARCHING)
-                && !weakened("budget::leaves_its_token_to_another")
-            {
-                self.take_token();
-            }
-        }
-        if !weakened("budget::watches_while_it_is_awake") {
-            self.change(|word| word - WATCHING);
-        }
     }
 
     /// At work → vacant: the thread is about to block. `waiting` says whether an item waits in any queue.
@@ -335,19 +272,6 @@ impl Sleep {
         }
     }
 
-    /// Says whether there was one in time.
-    fn take_token_within(&self, patience: Duration) -> bool {
-        let mut tokens = self.tokens.lock();
-        // Models have no clock: there its time is over at once.
-        if *tokens == 0 && !cfg!(any(uruk_loom, uruk_shuttle)) {
-            // Woken without one it searches once in vain.
-            (tokens, _) = self.token_issued.wait_timeout(tokens, patience);
-        }
-        let issued = *tokens > 0;
-        *tokens -= u64::from(issued);
-        issued
-    }
-
     fn take_token(&self) {
         let mut tokens = self.tokens.lock();
         while *tokens == 0 {
@@ -363,7 +287,6 @@ impl Counts {
             sleeping: (word / SLEEPING) & FIELD,
             searching: (word / SEARCHING) & FIELD,
             vacant: (word / VACANT) & FIELD,
-            watching: (word / WATCHING) & FIELD,
         }
     }
 }
@@ -385,10 +308,8 @@ mod tests {
     use super::*;
     use uruk_core::sync::{Arc, thread};
 
-    use Waits::{ForSomebody, ForTime, Nothing};
-
     fn counts(sleeping: u64, searching: u64, vacant: u64) -> Counts {
-        Counts { sleeping, searching, vacant, watching: 0 }
+        Counts { sleeping, searching, vacant }
     }
 
     /// A protocol with one slot in each of `sleeping`, `searching`, `at_work`, and `vacant` more, without threads.
@@ -402,11 +323,10 @@ mod tests {
     #[test]
     fn the_table_of_transitions_holds() {
         type Step = fn(&Sleep);
-        let table: [(&str, Step, Counts); 11] = [
+        let table: [(&str, Step, Counts); 10] = [
             ("start_searching", |s| s.start_searching(), counts(1, 2, 1)),
-            ("found, others wait", |s| assert_eq!(s.found(|| ForSomebody), Wake::Woken), counts(0, 1, 1)),
-            ("found, time is waited for", |s| assert_eq!(s.found(|| ForTime), Wake::Woken), counts(0, 1, 1)),
-            ("found, nothing waits", |s| assert_eq!(s.found(|| Nothing), Wake::Nobody), counts(1, 0, 1)),
+            ("found, others wait", |s| assert_eq!(s.found(|| true), Wake::Woken), counts(0, 1, 1)),
+            ("found, nothing waits", |s| assert_eq!(s.found(|| false), Wake::Nobody), counts(1, 0, 1)),
             ("second thoughts", |s| assert!(!s.sleep(|| true)), counts(1, 1, 1)),
             ("vacate", |s| assert_eq!(s.vacate(|| true), Wake::Nobody), counts(1, 1, 2)),
             ("stop", |s| assert!(s.stop(|| true)), counts(1, 0, 2)),
@@ -427,35 +347,18 @@ mod tests {
         let sleep = staged(1, 0, 1, 0);
         assert_eq!(sleep.notify(), Wake::Woken);
         assert_eq!(sleep.notify(), Wake::Nobody, "the woken thread searches already");
-        assert_eq!(sleep.found(|| ForSomebody), Wake::Start);
-        assert_eq!(sleep.found(|| ForSomebody), Wake::Nobody, "every slot is at work");
+        assert_eq!(sleep.found(|| true), Wake::Start);
+        assert_eq!(sleep.found(|| true), Wake::Nobody, "every slot is at work");
         assert_eq!(sleep.counts(), counts(0, 0, 0));
     }
 
     #[test]
-    fn nobody_is_called_for_what_time_holds_back_while_somebody_watches() {
-        // Two sleep, one of whom watches; one searches, one is at work.
-        let sleep = staged(2, 1, 0, 1);
-        sleep.counts.fetch_add(WATCHING, Ordering::Relaxed);
-        assert_eq!(sleep.found(|| ForTime), Wake::Nobody);
-        assert_eq!(sleep.notify_if(|| ForTime), Wake::Nobody);
-        assert_eq!(sleep.notify_if(|| ForSomebody), Wake::Woken);
-        assert_eq!(sleep.counts(), Counts { watching: 1, ..counts(1, 1, 0) });
-    }
-
-    /// A searcher may find something else, and then leaves what time holds back to those who watch.
-    #[test]
-    fn who_has_lifted_a_limit_calls_one_who_sleeps_even_beside_a_searcher() {
-        let sleep = staged(1, 2, 0, 0);
-        sleep.counts.fetch_add(WATCHING, Ordering::Relaxed);
-        assert_eq!(sleep.found(|| ForTime), Wake::Nobody);
+    fn a_lifted_limit_calls_a_thread_only_if_an_item_waits_and_no_thread_searches() {
+        let sleep = staged(1, 0, 0, 1);
         assert_eq!(sleep.lifted(|| false), Wake::Nobody, "nothing is held back");
         assert_eq!(sleep.lifted(|| true), Wake::Woken);
-        assert_eq!(sleep.lifted(|| true), Wake::Nobody, "nobody sleeps any more");
-        assert_eq!(sleep.counts(), Counts { watching: 1, ..counts(0, 2, 0) });
-        // Nor does it rely on being counted as watching.
-        assert_eq!(staged(1, 1, 0, 1).lifted(|| true), Wake::Woken);
-        assert_eq!(staged(0, 1, 1, 1).lifted(|| true), Wake::Nobody, "a searcher is as good as a new thread");
+        assert_eq!(sleep.lifted(|| true), Wake::Nobody, "the woken thread searches");
+        assert_eq!(sleep.counts(), counts(0, 1, 0));
     }
 
     #[test]

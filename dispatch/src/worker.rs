@@ -24,7 +24,6 @@ use crate::limits::Charge;
 use crate::metrics::{Queued, Tally};
 use crate::pool::{Pool, Vacated, goes_first};
 use crate::queues::{Local, Origin};
-use crate::sleep::Wake;
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
 ///
@@ -32,7 +31,7 @@ use crate::sleep::Wake;
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), Some(number));
     vacated.tell();
-    let mut found = search(&pool, &worker, vacated.slot, false);
+    let mut found = search(&pool, &worker, vacated.slot);
     while let Some(task) = found {
         let lifted = run_task(&pool, &worker, task);
         found = next(&pool, &worker, lifted);
@@ -51,7 +50,6 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     }
     worker.no_longer_surplus();
     if let Some(task) = worker.next() {
-        pool.rouse_if(lifted);
         return Some(task);
     }
     if !weakened("pool::keeps_places_while_it_searches") {
@@ -64,7 +62,7 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
         thread::yield_now();
     }
     pool.sleep.start_searching();
-    search(pool, worker, slot, lifted)
+    search(pool, worker, slot)
 }
 
 /// The thread is one too many, and ends; unless nobody else can be had for what may start as its last task has `lifted` a limit. Then
@@ -81,29 +79,23 @@ fn retire(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Local<Queue
     Some(slot)
 }
 
-/// Takes a task from anywhere, sleeping until there is one: searching before, at work after. The task before may have `lifted` a
-/// limit.
-fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>, mut lifted: bool) -> Option<Queued> {
+/// Takes a task from anywhere, sleeping until there is one: searching before, at work after.
+fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<Queued> {
     loop {
         let tally = pool.counters.of(Some(slot.slot()));
         if let Some(task) = look_everywhere(pool, tally, &mut slot) {
-            let wake = pool.sleep.found(|| pool.waiting());
-            // Whether a thread could be had, here and below: this one holds a slot, and is left in any case.
-            pool.follow(wake);
-            // Beside another searcher it has not looked, and who watches was not called for what time holds back.
-            pool.rouse_if(lifted && wake == Wake::Nobody);
+            // Whether a thread could be had does not matter: this one holds a slot, and is left in any case.
+            pool.follow(pool.sleep.found(|| pool.any_startable()));
             worker.lend(slot);
             return Some(task);
         }
         if !pool.gate.is_closed() {
-            let reason = || pool.any_startable_now() || pool.gate.is_closed();
+            let reason = || pool.any_startable() || pool.gate.is_closed();
             if pool.sleep.linger(reason) {
                 continue;
             }
-            if pool.sleep.sleep_within(reason, || pool.patience()) {
+            if pool.sleep.sleep(reason) {
                 tally.count(|stripe| &stripe.slept);
-                // What it has lifted it knew when it fell asleep, and has watched itself if there was anything to watch for.
-                lifted = false;
             }
             continue;
         }
@@ -138,14 +130,10 @@ fn look_lower(pool: &Pool) -> Option<Queued> {
     if !pool.queues.any_waiting(TaskPriority::Idle) {
         return None;
     }
-    let floor = pool.floor();
-    if floor == TaskPriority::Demanded {
-        return None;
-    }
     if let Some(task) = pool.queues.take_injected(TaskPriority::Lazy) {
         return Some(task);
     }
-    if floor == TaskPriority::Lazy || !pool.limits.reserve() {
+    if !pool.limits.reserve() {
         return None;
     }
     let task = pool.queues.take_injected(TaskPriority::Speculative);
@@ -180,7 +168,7 @@ fn run_task(pool: &Pool, worker: &Worker, queued: Queued) -> bool {
     }
     tally.count(|stripe| &stripe.finished[priority]);
     worker.charge.set(Charge::NONE);
-    let lifted = pool.limits.end(charge);
+    let lifted = pool.limits.stop(charge);
     worker.places.keep();
     lifted
 }

@@ -28,7 +28,7 @@ fn dispatch(pool: &Pool, priority: TaskPriority, run: impl FnOnce() + Send + 'st
 
 /// Dispatches a task that runs, in a way that the pool takes for work, until the second latch opens; the first says that
 /// it has begun.
-fn occupy(pool: &Pool, priority: TaskPriority, holding_bytes: usize) -> [Arc<Latch>; 2] {
+fn occupy(pool: &Pool, priority: TaskPriority) -> [Arc<Latch>; 2] {
     let [begun, end] = [latch(), latch()];
     let task = Task::new("test", priority, {
         let [begun, end] = [begun.clone(), end.clone()];
@@ -37,7 +37,7 @@ fn occupy(pool: &Pool, priority: TaskPriority, holding_bytes: usize) -> [Arc<Lat
             end.wait();
         }
     });
-    pool.dispatch(task.holding_bytes(holding_bytes)).unwrap();
+    pool.dispatch(task).unwrap();
     [begun, end]
 }
 
@@ -55,7 +55,7 @@ fn run_one(pool: &Pool, priority: TaskPriority) {
 fn demanded_work_finds_a_worker_free_of_the_background() {
     let pool = pool(2, |builder| builder);
     let [[first, end_first], [second, end_second]] =
-        [Speculative, Idle].map(|priority| occupy(&pool, priority, 0));
+        [Speculative, Idle].map(|priority| occupy(&pool, priority));
     first.wait();
     for priority in [Demanded, Lazy, Demanded] {
         run_one(&pool, priority);
@@ -71,7 +71,7 @@ fn demanded_work_finds_a_worker_free_of_the_background() {
 #[test]
 fn more_workers_may_run_the_background_if_they_shall() {
     let pool = pool(2, |builder| builder.background_workers_max(2));
-    let tasks = [Speculative, Idle].map(|priority| occupy(&pool, priority, 0));
+    let tasks = [Speculative, Idle].map(|priority| occupy(&pool, priority));
     tasks.iter().for_each(|[begun, _]| begun.wait());
     tasks.iter().for_each(|[_, end]| end.open());
 }
@@ -80,7 +80,7 @@ fn more_workers_may_run_the_background_if_they_shall() {
 fn one_worker_takes_what_is_demanded_next() {
     let pool = pool(1, |builder| builder.background_workers_max(0));
     let ran = Arc::new(Mutex::new(Vec::new()));
-    let [begun, end] = occupy(&pool, Speculative, 0);
+    let [begun, end] = occupy(&pool, Speculative);
     begun.wait();
     let note = |priority| {
         let ran = ran.clone();
@@ -121,7 +121,7 @@ fn a_blocked_task_takes_no_place_of_the_background() {
 #[test]
 fn producers_of_background_work_are_told_and_wait_and_others_never() {
     let pool = pool(1, |builder| builder.speculative_queue_max(2).idle_queue_max(1));
-    let [begun, end] = occupy(&pool, Demanded, 0);
+    let [begun, end] = occupy(&pool, Demanded);
     begun.wait();
     assert!(
         pool.admits(Speculative, 100).is_ok(),
@@ -158,7 +158,7 @@ fn producers_of_background_work_are_told_and_wait_and_others_never() {
 #[test]
 fn a_shutdown_lets_producers_go() {
     let pool = pool(1, |builder| builder.speculative_queue_max(1));
-    let [begun, end] = occupy(&pool, Demanded, 0);
+    let [begun, end] = occupy(&pool, Demanded);
     begun.wait();
     dispatch(&pool, Speculative, || ());
     let producer = thread::spawn({
@@ -218,80 +218,32 @@ fn a_leaf_does_not_wait_for_room() {
     assert_eq!(*refused.lock(), Some(Err(WaitError::Leaf { task: "leaf".into() })));
 }
 
-#[test]
-fn memory_in_flight_holds_back_all_but_what_is_demanded() {
-    let pool = pool(3, |builder| builder.memory_bytes_max(10 << 10).background_workers_max(3));
-    let [first, end_first] = occupy(&pool, Lazy, 10 << 10);
-    first.wait();
-    let held: Vec<_> = [Lazy, Speculative, Idle].map(|priority| occupy(&pool, priority, 1)).into();
-    run_one(&pool, Demanded);
-    let [demanded, end_demanded] = occupy(&pool, Demanded, 10 << 10);
-    demanded.wait();
-    assert!(held.iter().all(|[begun, _]| !begun.is_open()));
-    assert!(
-        pool.admits(Speculative, 1).is_err() && pool.admits(Idle, 1).is_err() && pool.admits(Lazy, 1).is_ok()
-    );
-    end_first.open();
-    // The demanded one still holds as much.
-    run_one(&pool, Demanded);
-    assert!(held.iter().all(|[begun, _]| !begun.is_open()));
-    end_demanded.open();
-    held.iter().for_each(|[begun, _]| begun.wait());
-    held.iter().for_each(|[_, end]| end.open());
-    pool.shutdown();
-    assert_eq!(pool.metrics().finished, 7);
-}
-
-/// What the blocked task waits for is held back by what it holds itself, and nobody has raised it.
-#[test]
-fn memory_of_blocked_tasks_alone_holds_nothing_back() {
-    for workers in [1, 2] {
-        let pool = pool(workers, |builder| builder.memory_bytes_max(1));
-        let (queued, made) = (latch(), latch());
-        let blocks = Task::new("blocks", Lazy, {
-            let (pool, queued, made) = (pool.clone(), queued.clone(), made.clone());
-            move || {
-                queued.wait();
-                pool.wait(&made).unwrap();
-            }
-        });
-        pool.dispatch(blocks.holding_bytes(1 << 20)).unwrap();
-        let makes = Task::new("makes", Idle, move || made.open());
-        pool.dispatch(makes.holding_bytes(1 << 20)).unwrap();
-        queued.open();
-        pool.shutdown();
-        assert_eq!(pool.metrics().finished, 2);
-    }
-}
-
-/// Many producers, every limit at once: each task runs, and memory stays near its cap.
+/// Many producers, every limit at once: each task runs, and no more of the background run at once than may.
 #[test]
 fn limits_lose_nothing_and_are_kept() {
-    const WORKERS: usize = 3;
-    const TASK_BYTES: usize = 4 << 10;
-    const CAP: usize = 3 * TASK_BYTES;
-    let pool = pool(WORKERS, |builder| {
-        builder.memory_bytes_max(CAP).speculative_queue_max(8).idle_queue_max(8).background_workers_max(2)
-    });
-    let (held, held_max, ran) =
-        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    const BACKGROUND: usize = 2;
+    let limit = |builder: WorkStealingTaskDispatcherBuilder| {
+        builder.speculative_queue_max(8).idle_queue_max(8).background_workers_max(BACKGROUND)
+    };
+    let pool = pool(3, limit);
+    let [running, most, ran] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
     let producers: Vec<_> = (0..4)
         .map(|producer| {
-            let (pool, held, held_max, ran) = (pool.clone(), held.clone(), held_max.clone(), ran.clone());
+            let (pool, running, most, ran) = (pool.clone(), running.clone(), most.clone(), ran.clone());
             thread::spawn(move || {
                 for n in 0..500 {
                     let priority = [Idle, Speculative, Lazy][(producer + n) % 3];
                     pool.wait_for_room(priority, 1).unwrap();
-                    let (held, held_max, ran) = (held.clone(), held_max.clone(), ran.clone());
-                    let task = Task::new("test", priority, move || {
+                    let (running, most, ran) = (running.clone(), most.clone(), ran.clone());
+                    dispatch(&pool, priority, move || {
                         // Relaxed: read after the shutdown; the greatest sum seen is a sum that was.
-                        let now = held.fetch_add(TASK_BYTES, Ordering::Relaxed) + TASK_BYTES;
-                        held_max.fetch_max(now, Ordering::Relaxed);
+                        let counts = usize::from(priority != Lazy);
+                        let now = running.fetch_add(counts, Ordering::Relaxed) + counts;
+                        most.fetch_max(now, Ordering::Relaxed);
                         thread::yield_now();
-                        held.fetch_sub(TASK_BYTES, Ordering::Relaxed);
+                        running.fetch_sub(counts, Ordering::Relaxed);
                         ran.fetch_add(1, Ordering::Relaxed);
                     });
-                    pool.dispatch(task.holding_bytes(TASK_BYTES)).unwrap();
                 }
             })
         })
@@ -299,5 +251,5 @@ fn limits_lose_nothing_and_are_kept() {
     producers.into_iter().for_each(|producer| producer.join().unwrap());
     pool.shutdown();
     assert_eq!(ran.load(Ordering::Relaxed), 2000);
-    assert!(held_max.load(Ordering::Relaxed) <= CAP + WORKERS * TASK_BYTES);
+    assert!(most.load(Ordering::Relaxed) <= BACKGROUND);
 }

@@ -3,7 +3,7 @@
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, thread};
-use uruk_core::{Limit, LimitReached, SerialQueue, Task, TaskDispatcher, TaskPriority};
+use uruk_core::{LimitReached, SerialQueue, Task, TaskDispatcher, TaskPriority};
 use uruk_dispatch::{WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
 
 use TaskPriority::{Demanded, Idle, Lazy, Speculative};
@@ -35,7 +35,7 @@ fn scene(
     Scene { dispatcher: pool.clone(), pool, queue: SerialQueue::new(), ran: Arc::default() }
 }
 
-fn held(priority: TaskPriority, holding_bytes: usize) -> (Held, Task) {
+fn held(priority: TaskPriority) -> (Held, Task) {
     let [begun, end] = [latch(), latch()];
     let task = Task::new("held", priority, {
         let [begun, end] = [begun.clone(), end.clone()];
@@ -44,7 +44,7 @@ fn held(priority: TaskPriority, holding_bytes: usize) -> (Held, Task) {
             end.wait();
         }
     });
-    (Held { begun, end }, task.holding_bytes(holding_bytes))
+    (Held { begun, end }, task)
 }
 
 impl Scene {
@@ -53,20 +53,20 @@ impl Scene {
         self.queue.dispatch(&self.dispatcher, task).unwrap();
     }
 
-    fn queue_some(&self, count: usize, priority: TaskPriority, holding_bytes: usize) {
+    fn queue_some(&self, count: usize, priority: TaskPriority) {
         for _ in 0..count {
             let ran = self.ran.clone();
             // Relaxed: read after the shutdown.
             let task = Task::new("some", priority, move || {
                 ran.fetch_add(1, Ordering::Relaxed);
             });
-            self.queue(task.holding_bytes(holding_bytes));
+            self.queue(task);
         }
     }
 
     /// Takes the queue's turn.
     fn hold_turn(&self, priority: TaskPriority) -> Held {
-        let (held, task) = held(priority, 0);
+        let (held, task) = held(priority);
         self.queue(task);
         held.begun.wait();
         held
@@ -74,14 +74,14 @@ impl Scene {
 
     /// Takes a worker.
     fn occupy(&self, priority: TaskPriority) -> Held {
-        let (held, task) = held(priority, 0);
+        let (held, task) = held(priority);
         self.pool.dispatch(task).unwrap();
         held.begun.wait();
         held
     }
 
     fn level(&self, priority: TaskPriority) -> Option<usize> {
-        self.pool.admits(priority, usize::MAX).err().map(|reached| reached.level)
+        self.pool.admits(priority, usize::MAX).err().map(|reached| reached.waiting)
     }
 
     fn reached(&self, priority: TaskPriority) -> LimitReached {
@@ -98,11 +98,11 @@ impl Scene {
 fn what_waits_in_a_serial_queue_counts_as_queued() {
     let scene = scene(1, |builder| builder.speculative_queue_max(3));
     let turn = scene.hold_turn(Demanded);
-    scene.queue_some(2, Speculative, 0);
+    scene.queue_some(2, Speculative);
     assert_eq!((scene.level(Speculative), scene.level(Idle)), (Some(2), None));
     scene.pool.dispatch(Task::new("not serial", Speculative, || ())).unwrap();
     let reached = scene.reached(Speculative);
-    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Queue(Speculative), 3, 3));
+    assert_eq!((reached.priority, reached.waiting, reached.bound), (Speculative, 3, 3));
     assert!(scene.pool.admits(Lazy, 9).is_ok() && scene.pool.admits(Demanded, 9).is_ok());
     let producer = thread::spawn({
         let pool = scene.pool.clone();
@@ -118,10 +118,10 @@ fn a_task_that_is_overtaken_counts_once() {
     let scene = scene(1, |builder| builder.speculative_queue_max(9));
     let occupied = scene.occupy(Demanded);
     // Chosen, overtaken by a lazy one, and that by a demanded one: three turns are queued in the pool, of which one means something.
-    scene.queue_some(1, Speculative, 0);
+    scene.queue_some(1, Speculative);
     assert_eq!(scene.level(Speculative), Some(1));
-    scene.queue_some(1, Lazy, 0);
-    let (last, task) = held(Demanded, 0);
+    scene.queue_some(1, Lazy);
+    let (last, task) = held(Demanded);
     scene.queue(task);
     assert_eq!(scene.level(Speculative), Some(1));
     occupied.end.open();
@@ -134,54 +134,17 @@ fn a_task_that_is_overtaken_counts_once() {
     scene.queue(Task::new("last", Idle, move || opens.open()));
     done.wait();
     let turn = scene.hold_turn(Demanded);
-    scene.queue_some(1, Speculative, 0);
+    scene.queue_some(1, Speculative);
     assert_eq!(scene.level(Speculative), Some(1), "nothing was counted out twice");
     turn.end.open();
     scene.ends(3);
-}
-
-#[test]
-fn memory_of_what_waits_in_a_serial_queue_holds_producers_back_and_no_start() {
-    let scene = scene(2, |builder| builder.memory_bytes_max(10 << 10));
-    let turn = scene.hold_turn(Demanded);
-    scene.queue_some(2, Speculative, 5 << 10);
-    let reached = scene.reached(Speculative);
-    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Memory, 10 << 10, 10 << 10));
-    // What waits has not started: others may.
-    scene.occupy(Idle).end.open();
-    scene.occupy(Lazy).end.open();
-    turn.end.open();
-    scene.ends(2);
-}
-
-/// The turn may be blocked, and wait for one of those that the memory would hold back.
-#[test]
-fn memory_of_what_is_demanded_holds_back_others_once_it_has_its_turn() {
-    let scene = scene(3, |builder| builder.memory_bytes_max(10 << 10));
-    let turn = scene.hold_turn(Demanded);
-    let (wanted, task) = held(Demanded, 10 << 10);
-    scene.queue(task);
-    scene.occupy(Lazy).end.open();
-    scene.queue_some(1, Speculative, 0);
-    assert_eq!(scene.reached(Speculative).limit, Limit::Memory);
-    turn.end.open();
-    wanted.begun.wait();
-    let (lazy, task) = held(Lazy, 0);
-    scene.pool.dispatch(task).unwrap();
-    scene.occupy(Demanded).end.open();
-    assert!(!lazy.begun.is_open());
-    assert_eq!(scene.reached(Speculative).level, 10 << 10);
-    wanted.end.open();
-    lazy.begun.wait();
-    lazy.end.open();
-    scene.ends(1);
 }
 
 /// The producer has the turn for which the tasks wait that fill the queue.
 #[test]
 fn a_producer_does_not_wait_for_what_waits_for_it() {
     for workers in [1, 2] {
-        let scene = scene(workers, |builder| builder.speculative_queue_max(1).memory_bytes_max(1));
+        let scene = scene(workers, |builder| builder.speculative_queue_max(1));
         let done = latch();
         let [filled, opens] = [latch(), done.clone()];
         let producer = Task::new("producer", Speculative, {
@@ -197,7 +160,7 @@ fn a_producer_does_not_wait_for_what_waits_for_it() {
             }
         });
         scene.queue(producer);
-        scene.queue_some(3, Speculative, 1 << 10);
+        scene.queue_some(3, Speculative);
         filled.open();
         done.wait();
         scene.ends(3);
@@ -218,7 +181,7 @@ fn a_turn_that_blocks_lets_producers_go_on() {
     });
     scene.queue(blocks);
     begun.wait();
-    scene.queue_some(2, Speculative, 0);
+    scene.queue_some(2, Speculative);
     let producer = thread::spawn({
         let pool = scene.pool.clone();
         move || {
@@ -236,14 +199,14 @@ fn what_waits_behind_a_turn_elsewhere_holds_nobody_back() {
     let scene = scene(1, |builder| builder.speculative_queue_max(1));
     let elsewhere: Arc<dyn TaskDispatcher> =
         Arc::new(WorkStealingTaskDispatcher::builder().workers(1).build().unwrap());
-    let (turn, task) = held(Demanded, 0);
+    let (turn, task) = held(Demanded);
     scene.queue.dispatch(&elsewhere, task).unwrap();
     turn.begun.wait();
-    scene.queue_some(3, Speculative, 0);
+    scene.queue_some(3, Speculative);
     assert_eq!(scene.level(Speculative), None);
     scene.pool.wait_for_room(Speculative, 1).unwrap();
     // Once the turn is here it does.
-    let (here, task) = held(Demanded, 0);
+    let (here, task) = held(Demanded);
     scene.queue(task);
     turn.end.open();
     here.begun.wait();

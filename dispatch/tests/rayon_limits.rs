@@ -3,13 +3,9 @@
 //! Whether a ticket or a spare takes a task is up to the machine, so what shall lie in the queue is held back by a limit.
 #![cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
 
-#[path = "support/patience.rs"]
-pub mod patience;
-
-use patience::within_reason;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, thread};
-use uruk_core::{Limit, SerialQueue, Task, TaskDispatcher, TaskPriority, WaitError};
+use uruk_core::{SerialQueue, Task, TaskDispatcher, TaskPriority, WaitError};
 use uruk_dispatch::{RayonTaskDispatcher, RayonTaskDispatcherBuilder};
 
 use TaskPriority::{Demanded, Idle, Lazy, Speculative};
@@ -36,7 +32,7 @@ fn dispatch(dispatcher: &Dispatcher, priority: TaskPriority, run: impl FnOnce() 
 
 /// Dispatches a task that runs, in a way that the dispatcher takes for work, until the second latch opens; the first says that
 /// it has begun.
-fn occupy(dispatcher: &Dispatcher, priority: TaskPriority, holding_bytes: usize) -> [Arc<Latch>; 2] {
+fn occupy(dispatcher: &Dispatcher, priority: TaskPriority) -> [Arc<Latch>; 2] {
     let [begun, end] = [latch(), latch()];
     let task = Task::new("test", priority, {
         let [begun, end] = [begun.clone(), end.clone()];
@@ -45,7 +41,7 @@ fn occupy(dispatcher: &Dispatcher, priority: TaskPriority, holding_bytes: usize)
             end.wait();
         }
     });
-    dispatcher.dispatch(task.holding_bytes(holding_bytes)).unwrap();
+    dispatcher.dispatch(task).unwrap();
     [begun, end]
 }
 
@@ -61,7 +57,7 @@ fn run_one(dispatcher: &Dispatcher, priority: TaskPriority) {
 fn demanded_work_finds_a_thread_free_of_the_background() {
     let (_pool, dispatcher) = inside(2, |builder| builder);
     let [[first, end_first], [second, end_second]] =
-        [Speculative, Idle].map(|priority| occupy(&dispatcher, priority, 0));
+        [Speculative, Idle].map(|priority| occupy(&dispatcher, priority));
     first.wait();
     for priority in [Demanded, Lazy, Demanded] {
         run_one(&dispatcher, priority);
@@ -104,12 +100,12 @@ fn a_blocked_task_takes_no_place_of_the_background() {
 #[test]
 fn producers_of_background_work_are_told_and_wait_wherever_they_are() {
     let (pool, dispatcher) = inside(2, |builder| builder.speculative_queue_max(1).background_workers_max(1));
-    let [begun, end] = occupy(&dispatcher, Speculative, 0);
+    let [begun, end] = occupy(&dispatcher, Speculative);
     begun.wait();
     dispatcher.admits(Speculative, 100).unwrap();
     dispatch(&dispatcher, Speculative, || ());
     let reached = dispatcher.admits(Speculative, 1).unwrap_err();
-    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Queue(Speculative), 1, 1));
+    assert_eq!((reached.priority, reached.waiting, reached.bound), (Speculative, 1, 1));
     dispatcher.wait_for_room(Demanded, 9).unwrap();
     let beside = thread::spawn({
         let dispatcher = dispatcher.clone();
@@ -145,7 +141,7 @@ fn producers_of_background_work_are_told_and_wait_wherever_they_are() {
 #[test]
 fn a_shutdown_lets_producers_go() {
     let (_pool, dispatcher) = inside(1, |builder| builder.idle_queue_max(1));
-    let [begun, end] = occupy(&dispatcher, Idle, 0);
+    let [begun, end] = occupy(&dispatcher, Idle);
     begun.wait();
     dispatch(&dispatcher, Idle, || ());
     let producer = thread::spawn({
@@ -165,72 +161,6 @@ fn a_shutdown_lets_producers_go() {
     assert_eq!(dispatcher.metrics().finished, 2);
 }
 
-#[test]
-fn memory_in_flight_holds_back_all_but_what_is_demanded() {
-    let (_pool, dispatcher) =
-        inside(3, |builder| builder.memory_bytes_max(10 << 10).background_workers_max(3));
-    let [first, end_first] = occupy(&dispatcher, Lazy, 10 << 10);
-    first.wait();
-    let held: Vec<_> = [Lazy, Speculative, Idle].map(|priority| occupy(&dispatcher, priority, 1)).into();
-    run_one(&dispatcher, Demanded);
-    assert!(held.iter().all(|[begun, _]| !begun.is_open()));
-    assert_eq!(dispatcher.admits(Idle, 1).unwrap_err().limit, Limit::Memory);
-    end_first.open();
-    held.iter().for_each(|[begun, _]| begun.wait());
-    held.iter().for_each(|[_, end]| end.open());
-    dispatcher.shutdown();
-    assert_eq!(dispatcher.metrics().finished, 5);
-}
-
-/// What the blocked task waits for is held back by what it holds itself.
-#[test]
-fn memory_of_blocked_tasks_alone_holds_nothing_back() {
-    for threads in [1, 2] {
-        let (_pool, dispatcher) = inside(threads, |builder| builder.memory_bytes_max(1));
-        let (queued, made) = (latch(), latch());
-        let blocks = Task::new("blocks", Lazy, {
-            let (dispatcher, queued, made) = (dispatcher.clone(), queued.clone(), made.clone());
-            move || {
-                queued.wait();
-                dispatcher.wait(&made).unwrap();
-            }
-        });
-        dispatcher.dispatch(blocks.holding_bytes(1 << 20)).unwrap();
-        let makes = Task::new("makes", Idle, move || made.open());
-        dispatcher.dispatch(makes.holding_bytes(1 << 20)).unwrap();
-        queued.open();
-        dispatcher.shutdown();
-        assert_eq!(dispatcher.metrics().finished, 2);
-    }
-}
-
-/// The same beside a task that is at work for somebody and holds nothing.
-#[test]
-fn what_a_blocked_task_waits_for_starts_beside_demanded_work() {
-    within_reason(|| {
-        for threads in [1, 2, 3] {
-            let (_pool, dispatcher) = inside(threads, |builder| builder.memory_bytes_max(1));
-            let [begun, end] = occupy(&dispatcher, Demanded, 0);
-            begun.wait();
-            let made = latch();
-            let waits = Task::new("waits", Speculative, {
-                let (dispatcher, made) = (dispatcher.clone(), made.clone());
-                move || {
-                    let opens = made.clone();
-                    let makes = Task::new("makes", Speculative, move || opens.open());
-                    dispatcher.dispatch(makes.holding_bytes(1)).unwrap();
-                    dispatcher.wait(&made).unwrap();
-                }
-            });
-            dispatcher.dispatch(waits.holding_bytes(1)).unwrap();
-            made.wait();
-            end.open();
-            dispatcher.shutdown();
-            assert_eq!(dispatcher.metrics().finished, 3);
-        }
-    });
-}
-
 /// The producer has the turn for which the tasks wait that fill the queue.
 #[test]
 fn what_waits_in_serial_queues_counts_here_too() {
@@ -241,7 +171,7 @@ fn what_waits_in_serial_queues_counts_here_too() {
         let (inner, filled, told) = (dispatcher.clone(), filled.clone(), told.clone());
         move || {
             filled.wait();
-            assert_eq!(inner.admits(Speculative, 1).unwrap_err().level, 3);
+            assert_eq!(inner.admits(Speculative, 1).unwrap_err().waiting, 3);
             // Its own turn keeps them waiting.
             inner.wait_for_room(Speculative, 1).unwrap();
             told.open();
@@ -258,34 +188,30 @@ fn what_waits_in_serial_queues_counts_here_too() {
     assert_eq!(dispatcher.metrics().panicked, 0);
 }
 
-/// Many producers, every limit at once: each task runs, and memory stays near its cap.
+/// Many producers, every limit at once: each task runs, and no more of the background run at once than may.
 #[test]
 fn limits_lose_nothing_and_are_kept() {
-    const THREADS: usize = 2;
-    const TASK_BYTES: usize = 4 << 10;
-    const CAP: usize = 3 * TASK_BYTES;
-    let (_pool, dispatcher) = inside(THREADS, |builder| {
-        builder.memory_bytes_max(CAP).speculative_queue_max(8).idle_queue_max(8).background_workers_max(2)
-    });
-    let [held, held_max, ran] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+    let (_pool, dispatcher) =
+        inside(3, |builder| builder.speculative_queue_max(8).idle_queue_max(8).background_workers_max(2));
+    let [running, most, ran] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
     let producers: Vec<_> = (0..4)
         .map(|producer| {
-            let (dispatcher, held, held_max, ran) =
-                (dispatcher.clone(), held.clone(), held_max.clone(), ran.clone());
+            let (dispatcher, running, most, ran) =
+                (dispatcher.clone(), running.clone(), most.clone(), ran.clone());
             thread::spawn(move || {
                 for n in 0..250 {
                     let priority = [Idle, Speculative, Lazy][(producer + n) % 3];
                     dispatcher.wait_for_room(priority, 1).unwrap();
-                    let (held, held_max, ran) = (held.clone(), held_max.clone(), ran.clone());
-                    let task = Task::new("test", priority, move || {
+                    let (running, most, ran) = (running.clone(), most.clone(), ran.clone());
+                    dispatch(&dispatcher, priority, move || {
                         // Relaxed: read after the shutdown; the greatest sum seen is a sum that was.
-                        let now = held.fetch_add(TASK_BYTES, Ordering::Relaxed) + TASK_BYTES;
-                        held_max.fetch_max(now, Ordering::Relaxed);
+                        let counts = usize::from(priority != Lazy);
+                        let now = running.fetch_add(counts, Ordering::Relaxed) + counts;
+                        most.fetch_max(now, Ordering::Relaxed);
                         thread::yield_now();
-                        held.fetch_sub(TASK_BYTES, Ordering::Relaxed);
+                        running.fetch_sub(counts, Ordering::Relaxed);
                         ran.fetch_add(1, Ordering::Relaxed);
                     });
-                    dispatcher.dispatch(task.holding_bytes(TASK_BYTES)).unwrap();
                 }
             })
         })
@@ -293,6 +219,5 @@ fn limits_lose_nothing_and_are_kept() {
     producers.into_iter().for_each(|producer| producer.join().unwrap());
     dispatcher.shutdown();
     assert_eq!(ran.load(Ordering::Relaxed), 1000);
-    // Starts are decided under one lock: the last to start exceeds it.
-    assert!(held_max.load(Ordering::Relaxed) <= CAP);
+    assert!(most.load(Ordering::Relaxed) <= 2);
 }

@@ -26,7 +26,6 @@
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |
 //! | `sleep.rs` | threads of a pool sleep and are woken: the parking protocol alone |
 //! | `pool.rs` | the work-stealing pool: parking, replacement, shutdown |
-//! | `budget.rs` | a worker whose sleep has a limit of time is called as that ends |
 //! | `overload.rs` | producers wait for room while turns of serial queues block; tickets are counted out once |
 //! | `section_groups.rs` | objects that are linked together come, are removed, refused and fail |
 //! | `unwind_index.rs` | exceptions look addresses up while objects are registered and removed |

@@ -21,8 +21,8 @@
 //! | `pool::admits_by_an_earlier_look`: the same, of a turn | `dispatch/src/gate.rs` | `a_turn_that_is_handed_over_during_shutdown_is_run_once` |
 //! | `pool::lifts_without_a_look` | `dispatch/src/sleep.rs` | `a_thread_that_retires_calls_for_what_its_task_held_back` |
 //! | `pool::producer_looks_before_it_watches` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
-//! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `memory_that_is_released_makes_room` |
-//! | `pool::blocked_tasks_hold_starts_back`: what they hold counts against what they wait for | `dispatch/src/limits.rs` | `what_a_blocked_task_holds_keeps_nothing_from_its_start` |
+//! | `pool::room_tells_nobody` | `dispatch/src/limits/room.rs` | `a_producer_that_waits_for_room_gets_it` |
+//! | `pool::blocked_tasks_keep_their_place`: a blocked task still counts among those of the background | `dispatch/src/pool/blocked.rs` | `a_task_starts_in_the_place_of_the_blocked_one_that_waits_for_it` |
 //! | `pool::keeps_places_while_it_searches`: a worker that finds nothing at hand still counts for tasks that have ended | `dispatch/src/worker.rs` | `shutdown_ends_a_sleeping_worker` |
 //! | `pool::keeps_places_while_it_searches`: the same, where one of its tasks has closed the pool | `dispatch/src/worker.rs` | `a_task_may_shut_its_pool_down` |
 //! | `pool::keeps_places_while_it_blocks`: the same of one that blocks | `dispatch/src/pool/blocked.rs` | `a_task_that_follows_another_may_shut_its_pool_down` |
@@ -211,40 +211,19 @@ fn a_producer_that_waits_for_room_gets_it() {
 }
 
 /// ```text
-///  worker:    runs a task that holds all memory; ends: less is held ─ watched? calls ─ then takes the next
-///  producer:  watches ─ is there room? not while one is queued ─ sleeps
+///  worker:       runs a task, which has the only place in the background; that blocks ─ the place is free, its slot is vacant ─ looks
+///  replacement:  takes the task that the first one waits for
 /// ```
 #[test]
-fn memory_that_is_released_makes_room() {
+fn a_task_starts_in_the_place_of_the_blocked_one_that_waits_for_it() {
     large_model(|| {
-        let pool = WorkStealingTaskDispatcher::builder().workers(1).memory_bytes_max(1).build();
-        let pool = pool.expect("a small pool");
-        for _ in 0..2 {
-            let task = Task::new("modelled", TaskPriority::Speculative, || ());
-            pool.dispatch(task.holding_bytes(1)).expect("the pool is open");
-        }
-        pool.wait_for_room(TaskPriority::Speculative, 1).expect("no worker");
-        pool.shutdown();
-    });
-}
-
-/// ```text
-///  worker:       runs a task that holds all memory; that blocks ─ less is held, its slot is vacant ─ looks
-///  replacement:  takes what the task waits for, which may start now
-/// ```
-#[test]
-fn what_a_blocked_task_holds_keeps_nothing_from_its_start() {
-    large_model(|| {
-        let pool = WorkStealingTaskDispatcher::builder().workers(1).memory_bytes_max(1).build();
-        let pool = Arc::new(pool.expect("a small pool"));
+        let pool = pool(1);
         let made = Arc::new(Latch::new());
-        let waits = Task::new("waits", TaskPriority::Speculative, {
+        dispatch_as(&pool, TaskPriority::Speculative, {
             let (pool, made) = (pool.clone(), made.clone());
             move || pool.wait(&made).expect("a thread can be had")
         });
-        pool.dispatch(waits.holding_bytes(1)).expect("the pool is open");
-        let makes = Task::new("makes", TaskPriority::Speculative, move || made.open());
-        pool.dispatch(makes.holding_bytes(1)).expect("the pool is open");
+        dispatch_as(&pool, TaskPriority::Speculative, move || made.open());
         pool.shutdown();
     });
 }

@@ -25,7 +25,7 @@
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom_tests::stage::model_within;
 use uruk_core::sync::Arc;
-use uruk_dispatch::sleep::{Sleep, Waits, Wake};
+use uruk_dispatch::sleep::{Sleep, Wake};
 
 loom_tests::catches_its_weakenings!();
 
@@ -98,7 +98,7 @@ fn the_last_searcher_sees_what_those_before_it_had_in_hand() {
             let wake = sleep.found(|| {
                 // Relaxed, here and below: as above.
                 saw = Some(deque.load(Ordering::Relaxed));
-                Waits::Nothing
+                false
             });
             assert_eq!(wake, Wake::Nobody);
             assert_ne!(saw, Some(0), "what the other had in hand is forgotten");

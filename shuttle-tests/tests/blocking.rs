@@ -51,7 +51,6 @@ struct Unit {
     needs: Vec<SymbolName>,
     way: Way,
     priority: TaskPriority,
-    memory_bytes: usize,
     started: Arc<AtomicUsize>,
 }
 
@@ -66,10 +65,6 @@ impl MaterializationUnit for Unit {
 
     fn priority(&self) -> TaskPriority {
         self.priority
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.memory_bytes
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
@@ -128,7 +123,6 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
         let builder = WorkStealingTaskDispatcher::builder().workers(random.gen_range(1..=4));
         let builder = builder.background_workers_max(random.gen_range(1..=4));
         let builder = builder.speculative_queue_max(random.gen_range(1..=3)).idle_queue_max(1);
-        let builder = builder.memory_bytes_max(random.gen_range(0..=2) * 1024);
         let pool = Arc::new(builder.build().expect("so few workers"));
         let session = ExecutionSession::builder().dispatcher(pool.clone()).build();
         let dylib = session.create_jit_dylib("main").expect("it is new");
@@ -145,7 +139,6 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
                 needs: needs[index].iter().map(|&need| names[need].clone()).collect(),
                 way: [Way::Blocks, Way::Declares, Way::Links][random.gen_range(0..3)],
                 priority: PRIORITIES[random.gen_range(0..4)],
-                memory_bytes: random.gen_range(0..=2) * 1024,
                 started: started.clone(),
             };
             dylib.define(Box::new(unit)).expect("it is new");
@@ -174,7 +167,7 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
                     asks();
                     opens.open();
                 });
-                session.dispatch(task.holding_bytes(random.gen_range(0..=2) * 1024));
+                session.dispatch(task);
                 done
             })
             .collect();

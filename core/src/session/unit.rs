@@ -94,12 +94,6 @@ pub trait MaterializationUnit: Send {
         false
     }
 
-    /// How much memory the unit holds, roughly, from when it is defined to when it is materialized. A dispatcher may have a cap
-    /// on what the units hold that it has started. Asked once, when the unit is defined.
-    fn memory_bytes(&self) -> usize {
-        0
-    }
-
     /// Makes the symbols, then says so through `responsibility`; may keep it and return before that.
     ///
     /// A panic fails the symbols with the panic's message.

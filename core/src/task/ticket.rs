@@ -125,9 +125,7 @@ impl Ticketed {
         let Some(dispatcher) = (if void == 0 { None } else { work.dispatcher() }) else { return };
         for priority in [TaskPriority::Idle, TaskPriority::Speculative] {
             if void & bit(priority) != 0 {
-                let (memory_bytes, in_serial_queue) =
-                    (self.hints.memory_bytes(), self.serial_queue.is_some());
-                let void = Waiting { priority, memory_bytes, in_serial_queue };
+                let void = Waiting { priority, in_serial_queue: self.serial_queue.is_some() };
                 if let Err(message) = crate::panics::guard(|| dispatcher.waits_no_more(void)) {
                     tracing::error!(message = &*message, "a dispatcher panicked over a ticket that is void");
                 }

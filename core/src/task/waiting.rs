@@ -7,8 +7,6 @@ use crate::TaskPriority;
 pub struct Waiting {
     /// How urgent it is.
     pub priority: TaskPriority,
-    /// What it [holds](crate::Task::memory_bytes).
-    pub memory_bytes: usize,
     /// Whether it waits in a [`SerialQueue`](crate::SerialQueue), and not in the dispatcher's own queues.
     pub in_serial_queue: bool,
 }
@@ -16,10 +14,6 @@ pub struct Waiting {
 impl Waiting {
     /// Whether there is a limit to which it could matter.
     pub(crate) fn counts(&self) -> bool {
-        match self.priority {
-            TaskPriority::Demanded => self.memory_bytes > 0,
-            TaskPriority::Lazy => false,
-            TaskPriority::Speculative | TaskPriority::Idle => true,
-        }
+        self.priority < TaskPriority::Lazy
     }
 }

@@ -25,20 +25,15 @@ impl Level {
         usize::try_from(self.0.load(Ordering::Relaxed).cast_signed() >> 1).unwrap_or(0)
     }
 
-    pub(super) fn add(&self, count: usize) {
-        if count > 0 {
-            self.0.fetch_add(count * ONE, Ordering::Relaxed);
-        }
+    pub(super) fn add(&self) {
+        // Relaxed: as above.
+        self.0.fetch_add(ONE, Ordering::Relaxed);
     }
 
-    /// Gives the count before, and says whether it is watched and has fallen.
-    pub(super) fn subtract(&self, count: usize) -> (usize, bool) {
-        if count == 0 {
-            return (self.get(), false);
-        }
+    /// Says whether the count is watched.
+    pub(super) fn subtract(&self) -> bool {
         // Relaxed: as above.
-        let before = self.0.fetch_sub(count * ONE, Ordering::Relaxed);
-        (usize::try_from(before.cast_signed() >> 1).unwrap_or(0), before & WATCHED != 0)
+        self.0.fetch_sub(ONE, Ordering::Relaxed) & WATCHED != 0
     }
 
     pub(super) fn watch(&self) {

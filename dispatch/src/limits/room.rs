@@ -4,15 +4,13 @@
 //! its look calls it.
 
 use uruk_core::sync::weakened;
-use uruk_core::{Limit, LimitReached, TaskPriority};
+use uruk_core::{LimitReached, TaskPriority};
 
-use super::budget::Budget;
 use super::level::Level;
-use super::{BACKGROUND, Bounds, Limits};
+use super::{BACKGROUND, Limits};
 
 /// Where an embedder sets the bounds: methods of both builders.
 const QUEUE_BOUNDS: [&str; BACKGROUND] = ["idle_queue_max", "speculative_queue_max"];
-const MEMORY_BOUND: &str = "memory_bytes_max";
 
 impl Limits {
     /// Whether `count` more tasks of `priority` may come. If nothing of that priority is going to start, any number may: it never
@@ -29,17 +27,11 @@ impl Limits {
         if queued == 0 && (in_turn == 0 || self.turns.get() == 0) {
             return Ok(());
         }
-        let waiting = queued + in_turn;
-        let memory_bytes = self.memory_bytes.get() + self.blocked_bytes.get() + self.waiting_bytes.get();
-        let Bounds { queued_max, memory_bytes_max, .. } = self.bounds;
-        let (limit, level, bound, set_by) = if waiting.saturating_add(count) > queued_max[index] {
-            (Limit::Queue(priority), waiting, queued_max[index], QUEUE_BOUNDS[index])
-        } else if memory_bytes >= memory_bytes_max {
-            (Limit::Memory, memory_bytes, memory_bytes_max, MEMORY_BOUND)
-        } else {
+        let (waiting, bound) = (queued + in_turn, self.bounds.queued_max[index]);
+        if waiting.saturating_add(count) <= bound {
             return Ok(());
-        };
-        Err(LimitReached { limit, level, asked: count, bound, set_by })
+        }
+        Err(LimitReached { priority, waiting, asked: count, bound, set_by: QUEUE_BOUNDS[index] })
     }
 
     /// Blocks until there is room for `count` more tasks of `priority`, or the dispatcher is closed.
@@ -49,14 +41,13 @@ impl Limits {
             return;
         }
         let has_room = || is_closed() || self.admits(priority, count).is_ok();
-        let memory = [&self.memory_bytes, &self.blocked_bytes, &self.waiting_bytes];
-        let watched = || [&self.queued[index], &self.in_turn[index], &self.turns].into_iter().chain(memory);
+        let watched = [&self.queued[index], &self.in_turn[index], &self.turns];
         let mut waiting = self.waiting.lock();
         loop {
             // Watched before it is looked at: a change that the look misses comes later, and sees that it is watched.
             let blind = weakened("pool::producer_looks_before_it_watches");
             let room = blind && has_room();
-            watched().for_each(Level::watch);
+            watched.into_iter().for_each(Level::watch);
             if weakened("overload::producer_does_not_watch_turns") {
                 self.turns.unwatch();
             }
@@ -67,36 +58,27 @@ impl Limits {
         }
     }
 
-    /// Lets everybody go on who waits for room, and every task start however much time was spent. After the dispatcher has been
-    /// closed, and before those who sleep over that are woken.
+    /// Wakes all producers that wait for room. Called after the dispatcher has been closed.
     pub(crate) fn close(&self) {
-        self.budget.iter().for_each(Budget::lift);
-        self.call_producers(&[]);
+        self.call_producers(None);
     }
 
-    /// Lowers counts that a producer may watch. Gives what the last of them was before.
-    pub(super) fn lower(&self, changes: &[(&Level, usize)]) -> usize {
-        // All of them, before anybody is called.
-        let (mut before, mut watched) = (0, false);
-        for (level, count) in changes {
-            let (was, is_watched) = level.subtract(*count);
-            (before, watched) = (was, watched || is_watched);
+    /// Lowers a count by one. A producer may watch it.
+    pub(super) fn lower(&self, level: &Level) {
+        if level.subtract() {
+            self.call_producers(Some(level));
         }
-        if watched {
-            self.call_producers(changes);
-        }
-        before
     }
 
-    /// Wakes everybody who waits for room: each looks for itself, and watches again.
-    fn call_producers(&self, changed: &[(&Level, usize)]) {
+    /// Wakes all producers that wait for room: each looks for itself, and watches again.
+    fn call_producers(&self, changed: Option<&Level>) {
         if weakened("pool::room_tells_nobody") {
             return;
         }
         {
             // A producer that looked before the change is asleep by the time we have the lock.
             let _waiting = self.waiting.lock();
-            changed.iter().for_each(|(level, _)| level.unwatch());
+            changed.into_iter().for_each(Level::unwatch);
         }
         self.room.notify_all();
     }

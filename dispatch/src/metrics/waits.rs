@@ -8,11 +8,27 @@ use std::fmt;
 use std::time::Instant;
 
 use uruk_core::Task;
+use uruk_core::sync::Arc;
 
-use crate::limits::Clock;
 use crate::worker::catch;
 
 use super::Counter;
+
+/// The clock by which waits are measured.
+#[derive(Clone)]
+pub(crate) struct Clock(pub(crate) Arc<dyn Fn() -> Instant + Send + Sync>);
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self(Arc::new(Instant::now))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
 
 /// Times in microseconds, in buckets of powers of two.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,7 +123,7 @@ const BEHIND_MAX_US: u32 = 1_000_000;
 impl Stopwatch {
     /// Measures by that clock, if by any.
     pub(crate) fn new(clock: Option<Clock>) -> Self {
-        Self { clock: clock.map(|clock| (clock.clone(), clock())) }
+        Self { clock: clock.map(|clock| (clock.clone(), (clock.0)())) }
     }
 
     /// To be called where nothing is borrowed: the clock is code of the embedder.
@@ -127,7 +143,7 @@ impl Stopwatch {
         let (clock, epoch) = self.clock.as_ref()?;
         let mut read = None;
         // A task is not lost for a clock that panics.
-        let _ = catch(|| read = Some(clock().saturating_duration_since(*epoch).as_micros() as u32));
+        let _ = catch(|| read = Some((clock.0)().saturating_duration_since(*epoch).as_micros() as u32));
         read
     }
 }

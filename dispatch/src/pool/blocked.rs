@@ -23,7 +23,7 @@ impl<'a> Blocked<'a> {
             if !weakened("pool::keeps_places_while_it_blocks") {
                 pool.gate.give_back(&worker.places);
             }
-            pool.limits.pause(worker.charge.get())
+            !weakened("pool::blocked_tasks_keep_their_place") && pool.limits.stop(worker.charge.get())
         };
         (Self { pool, worker }, lifted)
     }

@@ -89,8 +89,6 @@ pub(super) struct Board {
     turned_away: usize,
     /// Nothing was taken for a while.
     stalled: bool,
-    /// No spare could be had to look at the clock, so time holds nothing back.
-    clockless: bool,
     pub(super) blocked: usize,
     /// The host's own threads among them.
     blocked_of_host: usize,
@@ -116,7 +114,6 @@ impl Board {
             honoured: 0,
             turned_away: 0,
             stalled: false,
-            clockless: false,
             blocked: 0,
             blocked_of_host: 0,
             blocked_spares: 0,
@@ -200,7 +197,7 @@ impl Board {
         self.counters.blocked.plus(1);
         if let Some(charge) = task {
             // Whatever that lifts, the orders take it into account.
-            let _lifted = self.limits.pause(charge);
+            let _lifted = self.limits.stop(charge);
         }
         match who {
             Who::Host => self.blocked_of_host += 1,
@@ -234,20 +231,17 @@ impl Board {
     /// A spare that waited, or was started, has come to look.
     pub(super) fn arrived(&mut self) {
         self.called = self.called.saturating_sub(1);
-        self.clockless = false;
     }
 
     /// A spare could not be started, as the operating system refused it or, after the end of all, because it is too late. Says whether
-    /// anybody is left who could run what is queued, and how many tickets to spawn for what nobody looks at the clock for.
-    pub(super) fn start_failed(&mut self, refused: bool) -> (bool, usize) {
+    /// a thread is left that could run what is queued.
+    pub(super) fn start_failed(&mut self, refused: bool) -> bool {
         self.idle -= 1;
         self.called = self.called.saturating_sub(1);
         self.counters.spares.minus(1);
         self.counters.started_threads.minus(1);
         self.counters.refused_threads.plus(u64::from(refused));
-        self.clockless = self.idle == 0;
-        let startable = self.startable();
-        (self.is_attended(), self.issue_tickets(startable))
+        self.is_attended()
     }
 
     /// Something is queued, no ticket will come to it, and no spare is there: calls one.
@@ -263,7 +257,7 @@ impl Board {
 
     /// Whether an idle spare ends, and is counted no more. `quiet`: it has had nothing to do for long.
     pub(super) fn retires(&mut self, quiet: bool) -> bool {
-        let nothing_waits = self.startable_in_time() == 0;
+        let nothing_waits = self.startable() == 0;
         let surplus = self.idle > self.host_threads.max(1) && !self.is_permitted();
         // One that was called serves, however long it has been quiet: nobody else was called for that.
         let spare = quiet && self.idle > 1 && !self.is_permitted();
@@ -302,23 +296,8 @@ impl Board {
 
     /// How many of them may start now.
     pub(super) fn startable(&self) -> usize {
-        self.startable_above(self.floor())
-    }
-
-    /// How many may once enough time has passed: somebody has to look at the clock for them.
-    pub(super) fn startable_in_time(&self) -> usize {
-        self.startable_above(self.limits.floor_but_for_time())
-    }
-
-    fn startable_above(&self, floor: TaskPriority) -> usize {
         let [idle, speculative, lazy, demanded] = self.queued();
-        match floor {
-            TaskPriority::Demanded => demanded,
-            TaskPriority::Lazy => demanded + lazy,
-            TaskPriority::Speculative | TaskPriority::Idle => {
-                demanded + lazy + (idle + speculative).min(self.limits.places_left())
-            }
-        }
+        demanded + lazy + (idle + speculative).min(self.limits.places_left())
     }
 
     /// By priority; turns are demanded.
@@ -326,10 +305,6 @@ impl Board {
         let mut queued = self.queues.each_ref().map(VecDeque::len);
         queued[TaskPriority::Demanded as usize] += self.turns.len();
         queued
-    }
-
-    fn floor(&self) -> TaskPriority {
-        if self.clockless { self.limits.floor_but_for_time() } else { self.limits.floor() }
     }
 
     fn pop(&mut self) -> Option<(Task, Charge)> {
@@ -350,7 +325,7 @@ impl Board {
 
     /// Takes the most urgent that no limit holds back.
     fn pop_startable(&mut self) -> Option<Task> {
-        let startable = self.floor() as usize..self.queues.len();
+        let startable = self.limits.floor() as usize..self.queues.len();
         let priority = startable.rev().find(|&priority| !self.queues[priority].is_empty())?;
         let is_free = priority >= TaskPriority::Lazy as usize || self.limits.reserve();
         if is_free { self.queues[priority].pop_front() } else { None }
@@ -369,7 +344,7 @@ impl Board {
 
     fn ended(&mut self, charge: Charge, panicked: bool) -> Orders {
         // Whatever that lifts, the orders take it into account.
-        let _lifted = self.limits.end(charge);
+        let _lifted = self.limits.stop(charge);
         self.counters.running[charge.priority as usize].minus(1);
         self.counters.finished.plus(1);
         self.counters.panicked.plus(u64::from(panicked));
@@ -382,7 +357,6 @@ impl Board {
     }
 
     fn orders(&mut self) -> Orders {
-        // One look for both: time may pass between two.
         let startable = self.startable();
         Orders { tickets: self.issue_tickets(startable), call: self.call(startable) }
     }
@@ -403,7 +377,7 @@ impl Board {
             if self.called <= self.idle {
                 return Call::Wake;
             }
-        } else if self.is_watched(startable) {
+        } else if self.idle + self.serving > 0 || startable == 0 {
             return Call::Nobody;
         } else {
             self.called += 1;

@@ -60,25 +60,10 @@ impl RayonTaskDispatcherBuilder {
         self
     }
 
-    /// How much memory tasks may [hold](uruk_core::Task::memory_bytes) that run; beyond it only demanded tasks start. Any amount unless
-    /// set. What blocked tasks hold, or tasks that wait for their start, counts for producers alone; see
-    /// [`WorkStealingTaskDispatcherBuilder::memory_bytes_max`](crate::WorkStealingTaskDispatcherBuilder::memory_bytes_max).
-    pub fn memory_bytes_max(mut self, bytes: usize) -> Self {
-        self.bounds.memory_bytes_max = bytes;
-        self
-    }
-
     /// How many threads, the host's and spares, may run speculative and idle tasks at once; at least one. One less than the host
     /// has unless set, so that what is demanded finds a thread free of them. A task that blocks does not count.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
         self.bounds.background_workers_max = Some(workers);
-        self
-    }
-
-    /// How much of the time of as many threads as the host has, in percent, speculative and idle tasks may take. Without a limit
-    /// unless set, or with 100; and for as long as the system refuses the spare that would look at the clock for them.
-    pub fn background_percent_max(mut self, percent: u32) -> Self {
-        self.bounds.background_percent_max = Some(percent);
         self
     }
 

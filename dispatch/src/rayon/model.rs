@@ -19,8 +19,6 @@ use crate::limits::BoundsWanted;
 use super::board::Board;
 use world::World;
 
-pub(in crate::rayon) use world::Now;
-
 pub(super) fn board(host_threads: usize, bounds: BoundsWanted) -> Board {
     Board::new(host_threads, Arc::new(bounds.of(host_threads)))
 }
@@ -34,11 +32,10 @@ fn whatever_happens_somebody_is_called_and_everything_is_taken() {
     let bounds = [
         unlimited(),
         BoundsWanted::default(),
-        BoundsWanted { memory_bytes_max: 1, background_workers_max: Some(2), ..BoundsWanted::default() },
-        BoundsWanted { background_percent_max: Some(30), ..unlimited() },
+        BoundsWanted { background_workers_max: Some(2), ..BoundsWanted::default() },
     ];
     for seed in 0..400 {
-        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 4].clone(), seed);
+        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3], seed);
         for _ in 0..400 {
             world.step();
             world.check();
@@ -49,13 +46,9 @@ fn whatever_happens_somebody_is_called_and_everything_is_taken() {
 
 #[test]
 fn whatever_is_refused_the_host_comes_to_what_no_spare_does() {
-    let bounds = [
-        unlimited(),
-        BoundsWanted { memory_bytes_max: 1, background_workers_max: Some(2), ..BoundsWanted::default() },
-        BoundsWanted { background_percent_max: Some(30), ..unlimited() },
-    ];
+    let bounds = [unlimited(), BoundsWanted { background_workers_max: Some(2), ..BoundsWanted::default() }];
     for seed in 0..400 {
-        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 3].clone(), seed);
+        let mut world = World::new(1 + seed as usize % 3, bounds[(seed / 3) as usize % 2], seed);
         for step in 0..400 {
             // Now and then it refuses more; or all of them, always.
             if step % 50 == 0 {

@@ -24,8 +24,7 @@ impl Shared {
         };
         let Err(reason) = self.threads.start(body) else { return true };
         let refused = matches!(reason, NotStarted::Refused(_));
-        let (somebody_left, tickets) = self.board.lock().start_failed(refused);
-        self.spawn(tickets);
+        let somebody_left = self.board.lock().start_failed(refused);
         let NotStarted::Refused(error) = reason else { return true };
         worker::tell(|| {
             tracing::warn!(%error, somebody_left, "the operating system refused to start a spare thread");
@@ -44,8 +43,8 @@ impl Shared {
                 watch = Watch::default();
                 continue;
             }
-            let patience = board.begin_watch(&mut watch);
-            let (locked, timed_out) = self.called.wait_timeout(board, patience);
+            board.begin_watch(&mut watch);
+            let (locked, timed_out) = self.called.wait_timeout(board, PATIENCE);
             board = locked;
             board.arrived();
             if timed_out {

@@ -29,7 +29,7 @@ fn random_work_ends_under_stress() {
 /// Inside a pool with limits, which delay what the random tasks are, and nothing for ever.
 fn limited(pool: &Pool) -> Dispatcher {
     let builder = RayonTaskDispatcher::in_pool(pool.clone()).stack_size_bytes(256 << 10);
-    Arc::new(builder.background_workers_max(1).memory_bytes_max(2048).build().unwrap())
+    Arc::new(builder.background_workers_max(1).build().unwrap())
 }
 
 fn stress(length: Duration) {
@@ -110,6 +110,6 @@ fn grow(dispatcher: &Dispatcher, ends: &Ends, seed: u64, depth: u64) -> Arc<Latc
         }
         drop(end);
     });
-    dispatcher.dispatch(task.holding_bytes(1024)).unwrap();
+    dispatcher.dispatch(task).unwrap();
     done
 }

@@ -11,7 +11,7 @@ use uruk_core::SymbolFlags;
 use super::ThreadSafeContext;
 use super::compile::IrCompiler;
 use super::error::CompileError;
-use super::ffi::{self, module_bits, symbol_bits};
+use super::ffi::{module_bits, symbol_bits};
 use super::module::{LockedModule, ThreadSafeModule};
 use super::optimize::OptimizationPipeline;
 use super::read::with_lazy_bitcode;
@@ -64,14 +64,6 @@ impl ModuleInterface {
         target: &JitTargetMachineBuilder,
     ) -> Result<Self, CompileError> {
         Self::of_locked(&module.lock()?, target)
-    }
-
-    /// Roughly how much memory a module takes, by its instructions: 78 MB for the 0.3 million of SQLite.
-    pub(super) fn memory_bytes_of(module: &LockedModule<'_>) -> usize {
-        const INSTRUCTION_BYTES: usize = 250;
-        // SAFETY: the module is alive and held.
-        let instructions = unsafe { ffi::uruk_llvm_instructions(module.raw()) };
-        usize::try_from(instructions).unwrap_or(usize::MAX).saturating_mul(INSTRUCTION_BYTES)
     }
 
     /// Reads the interface of a module from its bitcode, leaving function bodies unread.

@@ -23,9 +23,7 @@ use super::{JitTargetMachineBuilder, ThreadSafeModule};
 use crate::cache::Key;
 use crate::layer::IrLayer;
 use crate::lazy::FileStubs;
-use crate::object::{
-    CommonError, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, intern_interface, references,
-};
+use crate::object::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, intern_interface, references};
 use crate::platform::{CompiledOnCall, References, UnitTraits};
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
@@ -42,18 +40,11 @@ pub struct IrMaterializationUnit {
     linkonce: Vec<SymbolName>,
     commons: Vec<(SymbolName, CommonExtent)>,
     traits: UnitTraits,
-    /// Of a module that is in memory.
-    module_bytes: usize,
     discarded: Vec<SymbolName>,
     /// What the module calls symbols that have another name in the program.
     names_in_module: FxHashMap<SymbolName, SymbolName>,
     verified: bool,
 }
-
-/// How much larger a module is in memory than as bitcode or text, roughly: `opt` grows by 78 MB when it reads SQLite's 3.7 MB of
-/// bitcode, which are 21 of text.
-const READ_OVER_BITCODE: usize = 20;
-const READ_OVER_TEXT: usize = 4;
 
 impl IrMaterializationUnit {
     /// Promises the symbols of a module that is in memory; `layer` is to compile it for `target`.
@@ -67,8 +58,7 @@ impl IrMaterializationUnit {
         module: ThreadSafeModule,
     ) -> Result<Self, CompileError> {
         let interface = ModuleInterface::of_module(&module, target)?;
-        let module_bytes = ModuleInterface::memory_bytes_of(&module.lock()?);
-        Ok(Self { module_bytes, ..Self::promise(session, layer, &interface, Source::Module(module)) })
+        Ok(Self::promise(session, layer, &interface, Source::Module(module)))
     }
 
     /// Promises the symbols of a file of bitcode or textual IR; `layer` is to compile it for `target`.
@@ -90,8 +80,8 @@ impl IrMaterializationUnit {
         let key = layer.cache().map(|cache| cache.source_key(&source));
         let asked = layer.cache().zip(key);
         let known = asked.map(|(cache, key)| cache.interface(&key, source.name())).transpose()?.flatten();
-        let (interface, source, module_bytes) = match known {
-            Some(interface) => (interface, Source::Unread(source), 0),
+        let (interface, source) = match known {
+            Some(interface) => (interface, Source::Unread(source)),
             None => {
                 let name = source.name().clone();
                 let read = Self::read(kind, source, target)?;
@@ -102,24 +92,23 @@ impl IrMaterializationUnit {
             }
         };
         let unit = Self::promise(session, layer, &interface, source);
-        Ok(Self { key, module_bytes, ..unit })
+        Ok(Self { key, ..unit })
     }
 
-    /// The interface of a file; the file, or the module that it had to be read into; and how much memory that takes.
+    /// The interface of a file, and the file, or the module that it had to be read into.
     fn read(
         kind: SourceKind,
         source: ObjectBuffer,
         target: &JitTargetMachineBuilder,
-    ) -> Result<(ModuleInterface, Source, usize), CompileError> {
+    ) -> Result<(ModuleInterface, Source), CompileError> {
         match kind {
             SourceKind::Bitcode => {
-                Ok((ModuleInterface::of_bitcode(&source, target)?, Source::Unread(source), 0))
+                Ok((ModuleInterface::of_bitcode(&source, target)?, Source::Unread(source)))
             }
             SourceKind::Assembly => {
                 let module = ThreadSafeModule::parse_assembly(&source)?;
                 let interface = ModuleInterface::of_module(&module, target)?;
-                let module_bytes = ModuleInterface::memory_bytes_of(&module.lock()?);
-                Ok((interface, Source::Module(module), module_bytes))
+                Ok((interface, Source::Module(module)))
             }
         }
     }
@@ -209,7 +198,6 @@ impl IrMaterializationUnit {
             linkonce,
             commons,
             traits,
-            module_bytes: 0,
             discarded: Vec::new(),
             names_in_module: FxHashMap::default(),
             verified: true,
@@ -269,18 +257,6 @@ impl MaterializationUnit for IrMaterializationUnit {
 
     fn serial_queue(&self) -> Option<SerialQueue> {
         self.source.serial_queue()
-    }
-
-    /// What the module takes once it is read whole.
-    fn memory_bytes(&self) -> usize {
-        match &self.source {
-            Source::Module(_) | Source::Data(_) => self.module_bytes,
-            Source::Unread(source) => {
-                // By its first bytes alone: the rest is not looked at yet.
-                let is_bitcode = FileKind::of(source.bytes()) == FileKind::Bitcode;
-                source.size_bytes() * if is_bitcode { READ_OVER_BITCODE } else { READ_OVER_TEXT }
-            }
-        }
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {

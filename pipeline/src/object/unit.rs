@@ -109,10 +109,6 @@ impl MaterializationUnit for ObjectMaterializationUnit {
         self.interface.clone()
     }
 
-    fn memory_bytes(&self) -> usize {
-        self.object.size_bytes()
-    }
-
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         self.layer.emit(responsibility, self.object);
     }

@@ -121,10 +121,6 @@ impl MaterializationUnit for Node {
         any_priority(&mut Random(self.random.0 ^ 2))
     }
 
-    fn memory_bytes(&self) -> usize {
-        1024 * Random(self.random.0 ^ 3).below(3)
-    }
-
     fn materialize(mut self: Box<Self>, responsibility: MaterializationResponsibility) {
         let (session, main) = (self.round.session.clone(), self.round.main.clone());
         let needs = LookupSet::required(self.needs());
@@ -237,9 +233,6 @@ fn round(seed: u64, units: usize) -> usize {
     let mut random = Random(seed);
     let builder = WorkStealingTaskDispatcher::builder().workers(1 + random.below(4));
     let mut builder = builder.stack_size_bytes(512 << 10).background_workers_max(random.below(4));
-    if random.below(2) == 0 {
-        builder = builder.memory_bytes_max(1024 * random.below(64));
-    }
     if random.below(2) == 0 {
         builder = builder.speculative_queue_max(random.below(64)).idle_queue_max(random.below(64));
     }

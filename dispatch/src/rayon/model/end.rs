@@ -1,7 +1,5 @@
 //! The ends of a history: who alone is left takes all that is.
 
-use crate::rayon::PATIENCE;
-
 use super::world::{Spare, World};
 
 impl World {
@@ -31,7 +29,7 @@ impl World {
                 self.spawned -= 1;
                 self.on_host.extend(self.board.take_for_ticket().map(|(_, charge)| charge));
             } else {
-                assert!(self.passes(PATIENCE), "nobody comes to it: {:?}", self.board);
+                assert!(self.time_passes(), "nobody comes to it: {:?}", self.board);
             }
             self.check();
         }
@@ -56,7 +54,7 @@ impl World {
             } else if let Some(index) = self.spare_in(|spare| spare == Spare::Looks) {
                 self.look(index);
             } else {
-                assert!(self.passes(PATIENCE), "somebody looks at the clock");
+                assert!(self.time_passes(), "somebody looks at the clock");
             }
             self.check();
         }

@@ -1,7 +1,5 @@
 //! What a history is made of. Numbers choose among what may happen next, and to whom.
 
-use std::time::Duration;
-
 use crate::rayon::board::Who;
 
 use super::world::{Spare, World};
@@ -9,10 +7,9 @@ use super::world::{Spare, World};
 impl World {
     /// Something happens, or nothing, if there is nothing that it could happen to.
     pub(super) fn step(&mut self) {
-        match self.below(if self.now.is_some() { 11 } else { 10 }) {
+        match self.below(11) {
             10 => {
-                let time = Duration::from_millis(self.below(40) as u64);
-                self.passes(time);
+                self.time_passes();
             }
             0 => {
                 let count = 1 + self.below(4);

@@ -1,8 +1,5 @@
 //! A board with threads around it that do as they are told: what there is in a history, and what each of them does next.
 
-use std::time::{Duration, Instant};
-
-use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{Task, TaskPriority};
 
 use crate::limits::{BoundsWanted, Charge};
@@ -40,23 +37,14 @@ pub(super) struct World {
     pub(super) blocked_on_host: Vec<Charge>,
     pub(super) foreign_waits: usize,
     pub(super) spares: Vec<Spare>,
-    /// What the board takes for the time, if that limits anything.
-    pub(super) now: Option<Now>,
     /// Of four starts of spares the operating system refuses so many.
     pub(super) refuses: usize,
     random: u64,
 }
 
-pub(in crate::rayon) type Now = Arc<Mutex<Instant>>;
-
 impl World {
-    pub(super) fn new(host_threads: usize, mut bounds: BoundsWanted, seed: u64) -> Self {
-        let now = bounds.background_percent_max.map(|_| Now::new(Mutex::new(Instant::now())));
-        if let Some(clock) = now.clone() {
-            bounds.clock = Arc::new(move || *clock.lock());
-        }
+    pub(super) fn new(host_threads: usize, bounds: BoundsWanted, seed: u64) -> Self {
         Self {
-            now,
             board: board(host_threads, bounds),
             spawned: 0,
             on_host: Vec::new(),
@@ -81,9 +69,7 @@ impl World {
         match orders.call {
             Call::Nobody => {}
             Call::Start if self.below(4) < self.refuses => {
-                let (somebody_left, tickets) = self.board.start_failed(true);
-                self.spawned += tickets;
-                return somebody_left;
+                return self.board.start_failed(true);
             }
             Call::Wake => {
                 if let Some(asleep) = self.spares.iter_mut().find(|spare| **spare == Spare::Asleep) {
@@ -93,9 +79,7 @@ impl World {
             Call::Start => {
                 self.spares.push(Spare::Looks);
                 let unblocked = self.board.idle + self.board.serving;
-                let looks_at_clock = self.now.is_some() && self.board.idle == 1;
-                let permitted = unblocked <= self.board.permitted().max(1) || looks_at_clock;
-                assert!(permitted, "one too many: {:?}", self.board);
+                assert!(unblocked <= self.board.permitted().max(1), "one too many: {:?}", self.board);
             }
         }
         true
@@ -103,10 +87,7 @@ impl World {
 
     pub(super) fn push(&mut self, count: usize) {
         let priorities = [TaskPriority::Idle, TaskPriority::Lazy, TaskPriority::Demanded];
-        let task = |_| {
-            let task = Task::new("test", priorities[self.below(3)], || ());
-            task.holding_bytes(self.below(2) << 10)
-        };
+        let task = |_| Task::new("test", priorities[self.below(3)], || ());
         let tasks: Vec<_> = (0..count).map(task).collect();
         let orders = self.board.push(tasks.into_iter());
         if !self.follow(orders) {
@@ -136,18 +117,12 @@ impl World {
         }
     }
 
-    /// So much time passes, in which spares wait that nobody calls; says whether there are any.
-    pub(super) fn passes(&mut self, time: Duration) -> bool {
+    /// Idle spares have waited for as long as they do; says whether there are any.
+    pub(super) fn time_passes(&mut self) -> bool {
         let asleep: Vec<_> =
             (0..self.spares.len()).filter(|&spare| self.spares[spare] == Spare::Asleep).collect();
         let mut watches: Vec<_> = asleep.iter().map(|_| Watch::default()).collect();
-        let mut waits = time;
-        for watch in &mut watches {
-            waits = waits.min(self.board.begin_watch(watch));
-        }
-        if let Some(now) = &self.now {
-            *now.lock() += waits;
-        }
+        watches.iter_mut().for_each(|watch| self.board.begin_watch(watch));
         for (&index, watch) in asleep.iter().zip(&mut watches) {
             let orders = self.board.look_at_clock(watch);
             self.follow(orders);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
-    ExecutionSession, JitDylib, Limit, LookupError, Task, TaskDispatcher, TaskPriority, WaitError,
-    absolute_symbols,
+    ExecutionSession, JitDylib, LookupError, Task, TaskDispatcher, TaskPriority, WaitError, absolute_symbols,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -58,7 +57,7 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
         Err(LookupError::Overloaded { priority: Speculative, reached }) => *reached,
         other => panic!("{other:?}"),
     };
-    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Queue(Speculative), 1, 1));
+    assert_eq!((reached.priority, reached.waiting, reached.bound), (Speculative, 1, 1));
     let told = refused.unwrap_err().in_full();
     for part in
         ["1 speculative task", "at most 1", "wait_for_room(Speculative, 1)", "raise `speculative_queue_max`"]
@@ -91,38 +90,6 @@ fn a_lookup_that_says_nothing_is_refused_if_all_that_it_would_bring_about_is_bac
         matches!(refused, Err(LookupError::Overloaded { priority: Speculative, .. })),
         "a second one would be queued: {refused:?}"
     );
-    session.close().unwrap();
-}
-
-/// One that is wanted holds all the memory that there may be; as soon as it ends, the other is admitted.
-#[test]
-fn a_refusal_for_memory_says_so() {
-    let builder = WorkStealingTaskDispatcher::builder().workers(1);
-    let pool = Arc::new(builder.memory_bytes_max(4 << 10).build().unwrap());
-    let session = ExecutionSession::builder().dispatcher(pool).build();
-    let main = session.create_jit_dylib("main").unwrap();
-    ["a", "b"].into_iter().for_each(|name| define_simple(&main, name, &[name]));
-    let [begun, go_on] = [(); 2].map(|()| Arc::new(Latch::new()));
-    let holds = Task::new("holds all memory", Demanded, {
-        let (begun, go_on) = (begun.clone(), go_on.clone());
-        move || {
-            begun.open();
-            go_on.wait();
-        }
-    });
-    session.dispatch(holds.holding_bytes(5 << 10));
-    begun.wait();
-    // One is queued, so that another has to ask.
-    let first = look_up_later(&session, request(&main, &["a"]).at(Idle));
-    let refused = look_up_later(&session, request(&main, &["b"]).at(Idle));
-    go_on.open();
-    first.recv().unwrap().unwrap();
-    let refused = refused.recv().unwrap().unwrap_err();
-    let LookupError::Overloaded { priority: Idle, reached } = &refused else { panic!("{refused:?}") };
-    assert_eq!((reached.limit, reached.level, reached.bound), (Limit::Memory, 5 << 10, 4 << 10));
-    assert!(refused.to_string().contains("raise `memory_bytes_max`"), "{refused}");
-    session.wait_for_room(Idle, 1).unwrap();
-    look_up_later(&session, request(&main, &["b"]).at(Idle)).recv().unwrap().unwrap();
     session.close().unwrap();
 }
 

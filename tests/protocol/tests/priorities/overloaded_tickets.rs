@@ -40,7 +40,7 @@ impl Scene {
 
     /// How many tasks of that priority count as waiting.
     fn level(&self, priority: TaskPriority) -> usize {
-        self.pool.admits(priority, usize::MAX).err().map_or(0, |reached| reached.level)
+        self.pool.admits(priority, usize::MAX).err().map_or(0, |reached| reached.waiting)
     }
 
     fn define(&self, name: &str, queue: Option<&SerialQueue>) -> SymbolName {
