@@ -6,8 +6,8 @@ use uruk_core::MaterializationUnit;
 use uruk_core::sync::Arc;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
+use uruk_pipeline::object::UnitTraits;
 use uruk_pipeline::object::{FileKind, ObjectBuffer};
-use uruk_pipeline::platform::UnitTraits;
 
 use crate::{Jit, JitError, Scope};
 

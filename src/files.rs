@@ -12,21 +12,18 @@ use uruk_core::{
 use uruk_pipeline::cache::DiskCache;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
-    IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule, LazyUnits,
-    LinkerInfo, ModuleInterface, ThreadSafeModule,
+    IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule,
+    LazyUnits, LinkerInfo, ModuleInterface, ThreadSafeModule,
 };
-#[cfg(feature = "llvm")]
-use uruk_pipeline::layer::IrLayer;
-use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::lazy::{FileLayer, FileStubs, LazyCallThroughManager};
 use uruk_pipeline::link::ObjectLinkingLayer;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::FileKind;
 use uruk_pipeline::object::{
-    ArchiveIndex, CloseReferences, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectMaterializationUnit,
-    ObjectSymbol, StaticArchiveGenerator,
+    ArchiveIndex, CloseReferences, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectLayer,
+    ObjectMaterializationUnit, ObjectSymbol, StaticArchiveGenerator, UnitTraits,
 };
-use uruk_pipeline::platform::{Declaration, Platform, UnitTraits};
+use uruk_pipeline::platform::{Declaration, Platform};
 use uruk_pipeline::runtime::allocation;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 #[cfg(feature = "llvm")]
@@ -214,7 +211,7 @@ impl Files {
         };
         let mut unit = ObjectMaterializationUnit::new(session, layer, object)?;
         if let Some(stubs) = &stubs {
-            unit = unit.behind(session, stubs);
+            stubs.stand_before(session, &mut unit);
         }
         unit.share_commons(tracker, &self.commons)?;
         let mut traits = unit.take_traits();

@@ -11,11 +11,10 @@ use uruk_core::{
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_pipeline::ir::{
-    IrCompileLayer, IrCompiler, IrMaterializationUnit, IrTransformLayer, JitTargetMachineBuilder,
+    IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, IrTransformLayer, JitTargetMachineBuilder,
     OptimizationLevel, OptimizationPipeline, ThreadSafeContext, ThreadSafeModule,
 };
-use uruk_pipeline::layer::{IrLayer, ObjectLayer};
-use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::object::{ObjectBuffer, ObjectLayer};
 
 /// Stands where the linker would: counts objects, and gives symbols an address that means nothing.
 #[derive(Default)]

@@ -72,6 +72,15 @@ mod guard {
 }
 
 mod runtime {
+    pub(crate) mod call_through {
+        use uruk_core::ExecutorAddr;
+
+        #[expect(dead_code, reason = "no stub is read in the model")]
+        pub(crate) trait KeepsCode {
+            fn contains(&self, address: ExecutorAddr) -> bool;
+        }
+    }
+
     pub(crate) mod endings {
         use std::any::Any;
         use uruk_core::sync::Weak;

@@ -19,11 +19,11 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `section_groups::takes_no_answer_for_an_absence`: a question that finds nobody tells nothing | `pipeline/src/link/section_groups.rs` | `a_member_is_removed_while_another_comes` |
-//! | `section_groups::withdraws_who_is_expected`: a declaration that is withdrawn takes the member out of its group, unseen | `pipeline/src/link/section_groups.rs` | `a_member_is_removed_while_another_comes` |
-//! | `section_groups::founds_without_a_second_look`: who has come enters its group as it was before it asked the session | `pipeline/src/link/section_groups.rs` | `members_that_come_at_one_moment_are_linked_together` |
-//! | `section_groups::links_what_was_removed`: a member that has come and is removed stays in its group | `pipeline/src/link/section_groups.rs` | `a_member_is_removed_while_its_group_waits` |
-//! | `section_groups::waits_for_who_has_failed`: a question that ends with an error tells nothing | `pipeline/src/link/section_groups.rs` | `a_member_fails_while_its_group_waits` |
+//! | `section_groups::takes_no_answer_for_an_absence`: a question that finds nobody tells nothing | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_another_comes` |
+//! | `section_groups::withdraws_who_is_expected`: a declaration that is withdrawn takes the member out of its group, unseen | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_another_comes` |
+//! | `section_groups::founds_without_a_second_look`: who has come enters its group as it was before it asked the session | `pipeline/src/platform/section_groups.rs` | `members_that_come_at_one_moment_are_linked_together` |
+//! | `section_groups::links_what_was_removed`: a member that has come and is removed stays in its group | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_its_group_waits` |
+//! | `section_groups::waits_for_who_has_failed`: a question that ends with an error tells nothing | `pipeline/src/platform/section_groups.rs` | `a_member_fails_while_its_group_waits` |
 //!
 //! The first three need an order of two threads that a test can hardly stage: the step in between is one that calls nobody.
 //!
@@ -31,7 +31,7 @@
 //! were, the first row's step would tell of it: it takes two steps to make that fail.
 #![cfg(uruk_loom)]
 
-#[path = "../../pipeline/src/link/section_groups.rs"]
+#[path = "../../pipeline/src/platform/section_groups.rs"]
 mod section_groups;
 
 use std::error::Error;

@@ -5,7 +5,6 @@ pub mod guard;
 pub mod invoke;
 #[cfg(feature = "llvm")]
 pub mod ir;
-pub mod layer;
 pub mod lazy;
 pub mod link;
 pub mod memory;

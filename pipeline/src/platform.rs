@@ -20,6 +20,8 @@
 
 mod discovery;
 mod initialize;
+mod initializers;
+pub(crate) mod section_groups;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -30,35 +32,19 @@ use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{DefinitionWatch, ExecutorAddr, JitDylib, ResolvedResponsibility, Resource, SymbolName};
 
-use crate::link::section_groups::SectionGroups;
-use crate::link::{FRAGMENT_PRIORITY, Initializers};
-use crate::object::ObjectBuffer;
+use crate::object::{ObjectBuffer, UnitTraits};
 use crate::runtime::endings::{CodeNumber, Home, WeakHome};
 use crate::runtime::startup::ArrayFunction;
 
-pub use discovery::{CompiledOnCall, LatentUnit, References};
+pub use discovery::LatentUnit;
 use discovery::{Discovery, Undiscovered};
+pub(crate) use initializers::FRAGMENT_PRIORITY;
+pub use initializers::Initializers;
+use section_groups::SectionGroups;
 use starts::{Startable, Starts, Unstarted};
 
 /// The priority of what is in `.preinit_array`.
 const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
-
-/// What matters about a unit before it is compiled.
-#[derive(Clone, Debug, Default)]
-pub struct UnitTraits {
-    /// Whether it has sections that lie next to those of the same name in other units, or asks where they are.
-    pub shares_sections: bool,
-    /// A measure of how long compiling it takes: the size of its source. Zero for what is compiled already.
-    pub work_bytes: usize,
-    /// Whether a program that refers to nothing of it runs the same without it.
-    pub is_passive: bool,
-    /// Whether it has initializers.
-    pub runs_at_start: bool,
-    /// Its functions that are compiled when they are called: linking the unit does not say what they miss.
-    pub compiled_on_call: Option<CompiledOnCall>,
-    /// What it defines and refers to, as far as that is known.
-    pub references: References,
-}
 
 /// The initialisers of one session.
 ///
@@ -447,6 +433,7 @@ impl Resource for Declaration {
 
 #[cfg(test)]
 mod tests {
+    use crate::object::References;
     use uruk_core::{
         Detached, ExecutionSession, LookupSet, MaterializationInterface, MaterializationResponsibility,
         MaterializationUnit, SearchOrder, shared_error,

@@ -19,11 +19,11 @@ use uruk_pipeline::cache::{
     Access, CacheMode, CompileCache, DiskCache, EntryKind, MemoryCache, Miss, ObjectCache, PackLimits,
     ReadOnlyCache,
 };
+use uruk_pipeline::ir::IrLayer;
 use uruk_pipeline::ir::{
     IrCache, IrCompileLayer, IrCompiler, IrMaterializationUnit, JitTargetMachineBuilder, ModuleInterface,
     OptimizationLevel, OptimizationPipeline, Partition, PartitionPolicy, ThreadSafeContext, ThreadSafeModule,
 };
-use uruk_pipeline::layer::IrLayer;
 use uruk_pipeline::object::ObjectBuffer;
 
 const ANSWER: &str = "define i32 @answer() {\n  %r = call i32 @inline()\n  ret i32 %r\n}\n\

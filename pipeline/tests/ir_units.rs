@@ -15,11 +15,12 @@ use uruk_core::{
     ExecutionSession, JitDylib, LookupError, LookupResult, LookupSet, MaterializationResponsibility,
     SearchOrder, SharedError, shared_error,
 };
+use uruk_pipeline::ir::IrLayer;
 use uruk_pipeline::ir::{
     IrCompileLayer, IrCompiler, IrMaterializationUnit, IrTransformLayer, JitTargetMachineBuilder,
     ModuleInterface, OptimizationPipeline, ThreadSafeContext, ThreadSafeModule, define_ir,
 };
-use uruk_pipeline::layer::{IrLayer, ObjectLayer};
+use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{
     ArchiveIndex, CommonExtent, CommonSymbols, FileKind, ObjectBuffer, ObjectInterface,
     StaticArchiveGenerator, define_object,

@@ -11,7 +11,8 @@ use uruk_pipeline::link::graph::{Edge, LinkGraph, LinkGraphBuilder, SectionRole}
 use uruk_pipeline::link::x86_64::EdgeKind;
 use uruk_pipeline::link::{LinkError, ObjectLinkingLayer};
 use uruk_pipeline::memory::InProcessMemoryManager;
-use uruk_pipeline::platform::{Platform, UnitTraits};
+use uruk_pipeline::object::UnitTraits;
+use uruk_pipeline::platform::Platform;
 
 /// A unit whose code is there as bytes.
 struct Built {

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use link_support::*;
 use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker, SymbolFlags};
-use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};

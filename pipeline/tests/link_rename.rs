@@ -12,10 +12,10 @@ use std::sync::Arc;
 use function_unit::function_unit;
 use link_support::*;
 use uruk_core::{ExecutionSession, ExecutorAddr};
-use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::{LinkError, LinkOptions, ObjectLinkingLayer, elf};
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::platform::Platform;
 
 /// Links `source` with `old` names called `new`.

@@ -11,7 +11,7 @@ use layers::{Linked, RecordingLayer};
 use support::{Scratch, open, run};
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutionSession, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError, SymbolFlags};
-use uruk_pipeline::layer::ObjectLayer;
+use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{
     ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectInterface,
     ObjectMaterializationUnit, StaticArchiveGenerator, define_object,

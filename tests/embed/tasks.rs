@@ -4,8 +4,8 @@ use std::error::Error;
 use std::thread;
 
 use uruk::core::{MaterializationResponsibility, MaterializationUnit};
+use uruk::pipeline::ir::IrLayer;
 use uruk::pipeline::ir::ThreadSafeModule;
-use uruk::pipeline::layer::IrLayer;
 use uruk::prelude::*;
 
 use crate::support::block_on;

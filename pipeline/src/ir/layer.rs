@@ -6,11 +6,10 @@ use std::sync::Arc;
 use uruk_core::{MaterializationResponsibility, SharedError};
 
 use super::linker_info::{LinkerInfo, MeaningLayer};
-use super::{CompileError, IrCache, IrCompiler, ModuleInterface, PendingModule, ThreadSafeModule};
-use crate::layer::{IrLayer, ObjectLayer};
+use super::{CompileError, IrCache, IrCompiler, IrLayer, ModuleInterface, PendingModule, ThreadSafeModule};
 use crate::lazy::{FileLayer, FileStubs};
 use crate::link::ObjectLinkingLayer;
-use crate::object::ObjectBuffer;
+use crate::object::{ObjectBuffer, ObjectLayer};
 
 /// Compiles modules and hands the objects to a layer that links them.
 ///
@@ -18,8 +17,7 @@ use crate::object::ObjectBuffer;
 /// ```
 /// use std::sync::Arc;
 /// use uruk_core::{ExecutionSession, LookupSet};
-/// use uruk_pipeline::ir::{IrCompileLayer, IrCompiler, OptimizationLevel, define_ir};
-/// use uruk_pipeline::layer::IrLayer;
+/// use uruk_pipeline::ir::{IrCompileLayer, IrCompiler, IrLayer, OptimizationLevel, define_ir};
 /// use uruk_pipeline::link::ObjectLinkingLayer;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
 /// use uruk_pipeline::object::ObjectBuffer;
@@ -153,7 +151,7 @@ pub type IrTransform = dyn Fn(ThreadSafeModule, &MaterializationResponsibility) 
 /// use std::sync::Arc;
 /// use uruk_core::shared_error;
 /// use uruk_pipeline::ir::IrTransformLayer;
-/// use uruk_pipeline::layer::IrLayer;
+/// use uruk_pipeline::ir::IrLayer;
 ///
 /// /// Refuses modules of more than a hundred functions.
 /// fn small_ones(below: Arc<dyn IrLayer>) -> IrTransformLayer {

@@ -38,6 +38,7 @@ use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::symbol_bits;
 use super::function_compiler::FunctionCompiler;
+use super::ir_layer::IrLayer;
 use super::module::ThreadSafeModule;
 use super::outline::{Kind, Outline, OutlinedValue};
 use super::partition::Partition;
@@ -45,11 +46,9 @@ use super::pending::PendingModule;
 use super::shell::Shell;
 use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
-use crate::layer::IrLayer;
 use crate::lazy::LazyCallThroughManager;
-use crate::link::{ObjectLinkingLayer, is_bound_by_linker};
-use crate::object::ObjectBuffer;
-use crate::platform::CompiledOnCall;
+use crate::link::ObjectLinkingLayer;
+use crate::object::{CompiledOnCall, ObjectBuffer, is_bound_by_linker};
 use crate::tiers::{FirstTier, Tier, Tiers};
 
 /// `functions.cpp` has the same.

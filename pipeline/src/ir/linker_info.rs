@@ -19,9 +19,8 @@ use uruk_core::sync::Arc;
 use uruk_core::{CodeInstance, CodeInstanceState, ExecutorAddr, MaterializationResponsibility};
 
 use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineError};
-use crate::layer::ObjectLayer;
 use crate::link::{AfterCode, ObjectLinkingLayer};
-use crate::object::ObjectBuffer;
+use crate::object::{ObjectBuffer, ObjectLayer};
 
 /// What a module's names mean in the program: of a translation unit, as Julia calls a module with this beside it.
 ///

@@ -14,6 +14,7 @@ use uruk_core::{
 };
 
 use super::error::CompileError;
+use super::ir_layer::IrLayer;
 use super::lazy_module::LazyModule;
 use super::linker_info::LinkerInfo;
 use super::pending::{PendingModule, Source};
@@ -21,10 +22,11 @@ use super::source::SourceKind;
 use super::symbols::ModuleInterface;
 use super::{JitTargetMachineBuilder, ThreadSafeModule};
 use crate::cache::Key;
-use crate::layer::IrLayer;
 use crate::lazy::FileStubs;
-use crate::object::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, intern_interface, references};
-use crate::platform::{CompiledOnCall, References, UnitTraits};
+use crate::object::{
+    CommonError, CommonExtent, CommonSymbols, CompiledOnCall, ObjectBuffer, References, UnitTraits,
+    intern_interface, references,
+};
 
 /// A module of LLVM IR waiting to be compiled. It is named after its file.
 ///

@@ -20,10 +20,10 @@ use uruk_core::{
     SymbolFlags, SymbolName,
 };
 
-use crate::layer::ObjectLayer;
 use crate::link::ObjectLinkingLayer;
-use crate::object::{ObjectBuffer, ObjectInterface, default_version};
-use crate::platform::References;
+use crate::object::{
+    ObjectBuffer, ObjectInterface, ObjectLayer, ObjectMaterializationUnit, References, default_version,
+};
 
 /// The functions of one file that others reach through stubs.
 #[derive(Debug)]
@@ -59,6 +59,14 @@ impl FileStubs {
             }
         }
         stubs
+    }
+
+    /// Has an object promise its functions by the names of their bodies: the stubs are what others refer to. Its layer must be a
+    /// [`FileLayer`] of the same stubs.
+    pub fn stand_before(&self, session: &ExecutionSession, object: &mut ObjectMaterializationUnit) {
+        let (interface, references) = object.promises();
+        self.rename_bodies(session, interface, |_, _| ());
+        self.leave_out(references);
     }
 
     /// Adds a function. Those of one `body` are one function, and have one address; it is the name of one of them.

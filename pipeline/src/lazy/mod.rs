@@ -110,7 +110,7 @@ type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
 /// use std::sync::Arc;
 /// use uruk_core::{AliasMap, AliasTarget, ExecutionSession, LookupSet, SymbolFlags};
 /// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
-/// # use uruk_pipeline::layer::ObjectLayer;
+/// # use uruk_pipeline::object::ObjectLayer;
 /// use uruk_pipeline::lazy::LazyCallThroughManager;
 /// use uruk_pipeline::link::ObjectLinkingLayer;
 /// use uruk_pipeline::memory::InProcessMemoryManager;

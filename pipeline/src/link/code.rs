@@ -30,6 +30,7 @@ use uruk_core::sync::{Arc, Mutex, Weak, weakened};
 
 use super::share::LinkedCode;
 use crate::guard::GuardDomain;
+use crate::runtime::call_through::KeepsCode;
 use crate::runtime::endings::{self, CodeNumber, Ending, Keeps};
 
 /// What is dropped after the code.
@@ -229,9 +230,8 @@ impl CodeMap {
     }
 }
 
-impl HeldCode {
-    /// Whether the code at `address` is held.
-    pub(crate) fn contains(&self, address: ExecutorAddr) -> bool {
+impl KeepsCode for HeldCode {
+    fn contains(&self, address: ExecutorAddr) -> bool {
         let is_in = |code: &Arc<Code>| code.ranges.iter().any(|range| range.contains(&address.value()));
         self.0.code.lock().iter().any(is_in)
     }

@@ -7,7 +7,7 @@ use uruk_core::ExecutorAddr;
 
 use super::error::LinkError;
 use super::graph::{BlockId, Edge, Location};
-use super::initializers::{self, Initializers};
+use super::initializers;
 use super::layout::Segment;
 use super::placed::Placed;
 use super::relax;
@@ -16,6 +16,7 @@ use super::tables;
 use super::tls_detour;
 use super::x86_64::{self, EdgeKind, Operands, Overflow};
 use crate::memory::InFlightAlloc;
+use crate::platform::Initializers;
 
 /// Writes everything; what is left is to protect the memory.
 pub(super) fn write(

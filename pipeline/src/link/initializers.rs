@@ -12,22 +12,7 @@ use super::layout::Segment;
 use super::placed::Placed;
 use super::resolution::Resolution;
 use super::x86_64::EdgeKind;
-
-/// The priority of fragments of code in `.init` and `.fini`: they run before everything in `.init_array`, and after
-/// everything in `.fini_array`.
-pub(crate) const FRAGMENT_PRIORITY: i32 = -1;
-
-/// What an object wants to be run, in the order of its sections. Priorities are those of sections, and -1 for fragments
-/// of code in `.init` and `.fini`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Initializers {
-    /// Functions that run before all initializers of the program, in order.
-    pub preinitializers: Vec<ExecutorAddr>,
-    /// Functions that run before the program, first to last: by priority, lower first, then in order.
-    pub initializers: Vec<(i32, ExecutorAddr)>,
-    /// Functions that run after the program, *last to first*; but fragments run first to last.
-    pub finalizers: Vec<(i32, ExecutorAddr)>,
-}
+use crate::platform::{FRAGMENT_PRIORITY, Initializers};
 
 /// Reads the functions of each object of the graph from the fixed constants, and finds those that are code themselves.
 ///

@@ -9,13 +9,12 @@
 //! **Architecture Invariant:** nothing here is `unsafe` or names LLVM.
 //!
 //! **Architecture Invariant:** the phases do not know the session. Addresses come in as numbers, and bytes go out through the memory
-//! manager's working views. Four files stand between a link and the session:
+//! manager's working views. Three files stand between a link and the session:
 //!
 //! | file | what it asks of the session, or tells it |
 //! |---|---|
 //! | `layer.rs` | it looks up the addresses of what an object refers to, without blocking |
 //! | `publish.rs` | it announces addresses, emits symbols, or fails them |
-//! | `section_groups.rs` | it asks what has become of the objects that are linked together |
 //! | `share.rs` | the code of a unit is a resource of its tracker; who else keeps it is in `code.rs` |
 //!
 //! **Architecture Invariant:** what an object says is never trusted. Malformed input is a [`LinkError`].
@@ -47,7 +46,6 @@ mod relax;
 mod rename;
 mod resolution;
 mod section_bounds;
-pub(crate) mod section_groups;
 mod share;
 mod tables;
 mod tls;
@@ -58,14 +56,11 @@ pub use code::{AfterCode, CodeRemoval, HeldCode};
 pub(crate) use code::{LeadsOn, Stubs};
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
-pub(crate) use initializers::FRAGMENT_PRIORITY;
-pub use initializers::Initializers;
 pub use layer::ObjectLinkingLayer;
 pub use low::{IsWantedLow, LowAddresses};
 pub use phases::{
     Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
     UnwindTable,
 };
-pub(crate) use plan::is_bound_by_linker;
 pub use rename::Rename;
 pub use tls::{TlsImage, TlsPlacement};

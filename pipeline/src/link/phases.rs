@@ -14,7 +14,6 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use super::error::{LinkError, UndefinedSymbol};
 use super::fixup;
 use super::graph::{Binding, LinkGraph, Location, ObjectId, SymbolId};
-use super::initializers::Initializers;
 use super::layout::{self, Layout, Segment};
 use super::low::IsWantedLow;
 use super::placed::Placed;
@@ -23,6 +22,7 @@ use super::rename::Rename;
 use super::resolution::Resolution;
 use super::tls::{self, Need, TlsImage, TlsPlacement};
 use crate::memory::{FinalizedAlloc, InFlightAlloc, MemoryManager};
+use crate::platform::Initializers;
 use crate::runtime::tls::{NotStatic, TlsResolvers};
 
 /// A link, in one of its phases.

@@ -64,11 +64,6 @@ fn conventional_location(name: &str) -> Option<Location> {
     }
 }
 
-/// Whether `name` is defined for each object by the linker.
-pub(crate) fn is_bound_by_linker(name: &str) -> bool {
-    conventional_location(name).is_some()
-}
-
 /// The undefined symbols that something refers to, in the order of their first reference.
 fn externals(graph: &LinkGraph<'_>) -> Result<Vec<SymbolId>, LinkError> {
     let mut seen = vec![false; graph.symbols.len()];
@@ -117,4 +112,16 @@ pub(super) fn undefined(graph: &LinkGraph<'_>, missing: &[SymbolId]) -> Vec<Unde
             referrer: (index < SHOWN).then(|| graph.symbol_at(block, offset)).flatten().map(Into::into),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::BOUND_BY_LINKER;
+
+    #[test]
+    fn names_that_the_linker_binds_have_a_location() {
+        assert!(BOUND_BY_LINKER.iter().all(|name| conventional_location(name).is_some()));
+        assert!(conventional_location("main").is_none());
+    }
 }

@@ -23,8 +23,8 @@ use super::code::Code;
 use super::graph::SymbolId;
 use super::merge::References;
 use super::share::{Owned, Share};
-use super::{Allocated, Initializers, Link};
-use crate::platform::Platform;
+use super::{Allocated, Link};
+use crate::platform::{Initializers, Platform};
 
 /// An object whose addresses the session knows.
 pub(super) struct Announced<D = ResolvedResponsibility> {

@@ -13,7 +13,7 @@ use uruk_core::ExecutorAddr;
 
 use super::error::LinkError;
 use super::graph::{Binding, LinkGraph, Location, Name};
-use super::plan::is_bound_by_linker;
+use crate::object::is_bound_by_linker;
 
 /// What a name is to be called; nothing if it stays as it is.
 pub type Rename<'r> = &'r dyn Fn(&str) -> Option<Box<str>>;

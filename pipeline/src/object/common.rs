@@ -24,8 +24,7 @@ use uruk_core::{
     Resource, ResourceTracker, SharedError, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 
-use super::ObjectBuffer;
-use crate::layer::ObjectLayer;
+use super::{ObjectBuffer, ObjectLayer};
 
 /// How much room a tentative definition asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -34,7 +34,7 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// # use uruk_pipeline::link::ObjectLinkingLayer;
 /// # use uruk_pipeline::memory::InProcessMemoryManager;
 /// # use uruk_pipeline::platform::Platform;
-/// use uruk_pipeline::layer::ObjectLayer;
+/// use uruk_pipeline::object::ObjectLayer;
 /// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
 /// use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, StaticArchiveGenerator, define_object};
 ///

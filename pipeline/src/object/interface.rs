@@ -186,6 +186,14 @@ pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> 
     flags
 }
 
+/// Names that the linker defines for each object anew.
+pub(crate) const BOUND_BY_LINKER: [&str; 3] = ["_GLOBAL_OFFSET_TABLE_", "_TLS_MODULE_BASE_", "__dso_handle"];
+
+/// Whether the linker defines `name` for each object anew.
+pub(crate) fn is_bound_by_linker(name: &str) -> bool {
+    BOUND_BY_LINKER.contains(&name)
+}
+
 /// What others call a definition: `name` where it is `name@@VERSION`, the default among several (`.symver`).
 pub(crate) fn default_version(name: &str) -> &str {
     // Nearly no name has a version, and one byte is found much faster than two.

@@ -11,10 +11,12 @@ mod error;
 mod generator;
 mod interface;
 mod kind;
+mod layer;
 mod mapping;
 mod parts;
 mod proportion;
 mod references;
+mod traits;
 mod unit;
 
 pub use archive::{ArchiveIndex, ArchiveMember};
@@ -22,12 +24,16 @@ pub use buffer::ObjectBuffer;
 pub use common::{CommonError, CommonExtent, CommonSymbols, SearchedArchive};
 pub use error::ObjectError;
 pub use generator::StaticArchiveGenerator;
-pub(crate) use interface::default_version;
+#[cfg(test)]
+pub(crate) use interface::BOUND_BY_LINKER;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
+pub(crate) use interface::{default_version, is_bound_by_linker};
 pub use kind::{FileKind, is_script};
+pub use layer::ObjectLayer;
 pub use parts::{join_parts, parts};
 pub(crate) use proportion::{NameBudget, check_sections};
 pub use references::CloseReferences;
+pub use traits::{CompiledOnCall, References, UnitTraits};
 pub use unit::{ObjectMaterializationUnit, define_object};
 #[cfg(feature = "llvm")]
 pub(crate) use unit::{intern_interface, references};

@@ -9,12 +9,10 @@ use uruk_core::{
     ResourceTracker, SharedError, SymbolFlags, SymbolName,
 };
 
-use super::interface::{ObjectInterface, default_version};
-use super::{CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError};
-use crate::layer::ObjectLayer;
-use crate::lazy::FileStubs;
-use crate::link::is_bound_by_linker;
-use crate::platform::{References, UnitTraits};
+use super::interface::{ObjectInterface, default_version, is_bound_by_linker};
+use super::{
+    CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectError, ObjectLayer, References, UnitTraits,
+};
 
 /// A relocatable object waiting to be linked.
 ///
@@ -67,12 +65,9 @@ impl ObjectMaterializationUnit {
         self.traits.shares_sections
     }
 
-    /// Promises the functions of `stubs` by the names of their bodies: the stubs are what others refer to. Its layer must have the same.
-    #[must_use]
-    pub fn behind(mut self, session: &ExecutionSession, stubs: &FileStubs) -> Self {
-        stubs.rename_bodies(session, &mut self.interface, |_, _| ());
-        stubs.leave_out(&mut self.traits.references);
-        self
+    /// The symbols that it promises, and its references, to be changed before it is defined.
+    pub(crate) fn promises(&mut self) -> (&mut MaterializationInterface, &mut References) {
+        (&mut self.interface, &mut self.traits.references)
     }
 
     /// What a platform is told of the unit. Its references are told once.

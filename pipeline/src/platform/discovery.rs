@@ -14,42 +14,12 @@
 //! by side. They may miss some, such as weak ones: such a unit comes when somebody looks its symbols up.
 
 use std::collections::BTreeMap;
-use std::{fmt, mem};
+use std::mem;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::SymbolName;
-use uruk_core::sync::Arc;
 
-/// What a file gives to a program, and what it cannot do without.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct References {
-    /// What it defines, and nobody else can.
-    pub defined: Box<[SymbolName]>,
-    /// What it refers to and does not define. Weak references are left out.
-    pub undefined: Box<[SymbolName]>,
-}
-
-/// Functions of a unit that are compiled when they are called: those that take part in a program as if the unit were compiled as a whole.
-#[derive(Clone)]
-pub struct CompiledOnCall(Arc<dyn Fn() -> Vec<SymbolName> + Send + Sync>);
-
-impl CompiledOnCall {
-    /// `bodies` finds out under which names they are compiled. It is asked only if something is missing.
-    pub fn new(bodies: impl Fn() -> Vec<SymbolName> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(bodies))
-    }
-
-    /// Under which names they are compiled.
-    pub fn bodies(&self) -> Vec<SymbolName> {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for CompiledOnCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("CompiledOnCall")
-    }
-}
+use crate::object::{CompiledOnCall, References};
 
 /// A unit that nobody has been told of.
 #[derive(Debug)]

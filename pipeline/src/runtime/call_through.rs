@@ -27,7 +27,6 @@ pub(crate) use self::slot::{Counted, RootAddr, SlotAddr};
 use self::slot::{Counting, SlotPlace};
 use super::unwind;
 pub(crate) use super::unwind::functions::note as note_body;
-use crate::link::HeldCode;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
@@ -247,10 +246,16 @@ enum StubJump {
     Table(RootAddr),
 }
 
-/// The number of the stub in code that is held, and, if it is of a group, the word by which that is led elsewhere.
-pub(crate) fn stub_at(stub: ExecutorAddr, held: &HeldCode) -> Option<(u32, Option<RootAddr>)> {
-    held.contains(stub).then_some(())?;
-    // SAFETY: linked code is there, and stays.
+/// Linked code that stays where it is for as long as the value is there.
+pub(crate) trait KeepsCode {
+    /// Whether code that stays lies at an address.
+    fn contains(&self, address: ExecutorAddr) -> bool;
+}
+
+/// The number of the stub in code that is kept, and, if it is of a group, the word by which that is led elsewhere.
+pub(crate) fn stub_at(stub: ExecutorAddr, kept: &impl KeepsCode) -> Option<(u32, Option<RootAddr>)> {
+    kept.contains(stub).then_some(())?;
+    // SAFETY: linked code is there, and stays (`KeepsCode`).
     let (jump, number) = unsafe { stub_code(stub.value()) }?;
     let root = if let StubJump::Table(root) = jump { Some(root) } else { None };
     Some((number, root))

@@ -8,11 +8,12 @@ use uruk_core::{
     MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ResourceTracker,
     SearchOrder, SymbolName,
 };
-use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::object::ObjectLayer;
+use uruk_pipeline::object::UnitTraits;
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
-use uruk_pipeline::platform::{Platform, UnitTraits};
+use uruk_pipeline::platform::Platform;
 
 use super::{CC, chain, compile};
 

@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 
 use super::link_support::chain;
 use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker, SearchOrder};
-use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
+use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};

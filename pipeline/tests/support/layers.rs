@@ -4,8 +4,8 @@ use std::error::Error;
 
 use uruk_core::sync::Mutex;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, MaterializationResponsibility, SymbolFlags};
-use uruk_pipeline::layer::ObjectLayer;
 use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::object::ObjectLayer;
 
 /// What the layer was asked to link.
 pub(crate) struct Linked {

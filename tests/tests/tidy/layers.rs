@@ -1,4 +1,4 @@
-//! The order inside `core`: code that stands low does not know what stands above it.
+//! The order inside `core`, `pipeline` and `src`: code that stands low does not know what stands above it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +24,21 @@ const PROTOCOL: [&str; 11] = [
 const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs", "urgency/followers.rs"];
 
 const ROOT: &str = "core/src/protocol/";
+
+/// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
+const PIPELINE: [&str; 11] = [
+    "memory",   // pages, and views of them
+    "runtime",  // the C library and libgcc, in their own terms
+    "guard",    // threads that say what they may be running
+    "object",   // files before they are linked
+    "platform", // files of a program, and what they run at start and end
+    "cache",    // objects that were compiled before
+    "link",     // objects become code
+    "invoke",   // trampolines between calling conventions
+    "tiers",    // which functions are compiled again, and when
+    "lazy",     // functions that are compiled when they are called
+    "ir",       // LLVM
+];
 
 /// The state stands below, the verbs that act on it above, and those in an order of their own.
 #[test]
@@ -94,6 +109,36 @@ fn the_order_of_the_protocol_lists_its_folders() {
     demand_none(differing, "give the folder its place in PROTOCOL, or take it off");
     let gone = PARTS_OF_THE_STATE.iter().filter(|part| super::read(&format!("{ROOT}{part}")).is_none());
     demand_none(gone.map(|part| format!("{ROOT}{part}")), "take it off PARTS_OF_THE_STATE");
+}
+
+/// Memory, objects, the linker and LLVM stand in an order, so that each can be read, and replaced, without those above.
+#[test]
+fn rooms_of_the_pipeline_know_only_those_below() {
+    let rank = |room: &str| PIPELINE.iter().position(|listed| *listed == room);
+    let mut findings = Vec::new();
+    for source in sources().into_iter().filter(|source| !source.is_test) {
+        let Some(file) = source.path.strip_prefix("pipeline/src/") else { continue };
+        let room = file.split(['/', '.']).next().unwrap_or(file);
+        if file == "lib.rs" {
+            continue;
+        }
+        let Some(own) = rank(room) else {
+            findings.push(format!("{}: `{room}` has no place in PIPELINE", source.path));
+            continue;
+        };
+        let code = source.code_before_tests();
+        if code.contains("crate::{") {
+            findings.push(format!("{}: imports a group from `crate`: one `use` for each room", source.path));
+        }
+        let named: BTreeSet<&str> =
+            paths_in(&code, "crate::").filter_map(|path| path.split("::").next()).collect();
+        let above = named.into_iter().filter(|room| rank(room).is_some_and(|above| above > own));
+        findings.extend(above.map(|above| format!("{} ({room}): names {above}", source.path)));
+    }
+    demand_none(
+        findings,
+        "move the data down, take a closure or a trait of one's own, or let the room above put the two together",
+    );
 }
 
 /// The files of the protocol that are no tests.

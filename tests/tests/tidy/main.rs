@@ -157,7 +157,7 @@ fn crates_and_modules_point_one_way() {
 }
 
 /// The files of the linker that stand between a link and the session. `link/mod.rs` says what each does.
-const LINKER_AND_SESSION: [&str; 4] = ["layer.rs", "publish.rs", "section_groups.rs", "share.rs"];
+const LINKER_AND_SESSION: [&str; 3] = ["layer.rs", "publish.rs", "share.rs"];
 
 /// The phases of a link do not know the session: addresses come in as numbers.
 #[test]

@@ -122,7 +122,7 @@ impl<'a> LinkGraphBuilder<'a> {
     /// that of most, then in the order of these calls.
     ///
     /// The graph's unit has a place among others only if it was declared to the platform as one that
-    /// [runs at start](crate::platform::UnitTraits::runs_at_start), and carries that initializer symbol. Otherwise nobody calls them.
+    /// [runs at start](crate::object::UnitTraits::runs_at_start), and carries that initializer symbol. Otherwise nobody calls them.
     pub fn init_array(&mut self, priority: u16, functions: &[SymbolId]) {
         self.call_at(".init_array", InitRole::Init(priority), functions);
     }

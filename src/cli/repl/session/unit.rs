@@ -7,8 +7,8 @@ use uruk::core::{
     ExecutorAddr, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
     SymbolFlags, SymbolName, WithCauses,
 };
+use uruk::pipeline::ir::IrLayer as _;
 use uruk::pipeline::ir::{IrCompileLayer, ThreadSafeModule};
-use uruk::pipeline::layer::IrLayer as _;
 use uruk::pipeline::lazy::LazyCallFailure;
 use uruk_kaleidoscope::{Callee, Definition, Functions, lower};
 

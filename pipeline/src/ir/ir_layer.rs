@@ -1,0 +1,36 @@
+//! [`IrLayer`]: takes a responsibility and a module, and hands both on in the next form.
+
+use std::sync::Arc;
+
+use uruk_core::MaterializationResponsibility;
+
+use super::{IrCache, PendingModule, ThreadSafeModule};
+
+/// Takes modules of LLVM IR.
+///
+/// ORC: `IRLayer`.
+#[doc(alias = "IRLayer")]
+pub trait IrLayer: Send + Sync {
+    /// Makes the symbols of `responsibility` from `module`.
+    ///
+    /// # Concurrency
+    /// Called on whatever thread materializes, several at a time, with no context held.
+    fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule);
+
+    /// Makes the symbols of `responsibility` from a module that may be unread yet. By default it is read and
+    /// [emitted](Self::emit).
+    ///
+    /// # Concurrency
+    /// As [`emit`](Self::emit).
+    fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
+        match pending.prepare() {
+            Ok(module) => self.emit(responsibility, module),
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
+
+    /// Where interfaces of modules are looked up before LLVM reads them.
+    fn cache(&self) -> Option<&IrCache> {
+        None
+    }
+}

@@ -1,0 +1,32 @@
+//! [`ObjectLayer`]: takes a responsibility and an object, and makes the symbols of the one from the other.
+//!
+//! ```text
+//! IrLayer ── ThreadSafeModule ──▶ IrLayer ── … ──▶ ObjectLayer ── ObjectBuffer ──▶ the linker
+//! ```
+//!
+//! A layer owns what it was given: it hands the responsibility on, or fails it with the reason. It never
+//! waits for a symbol: others may be waiting for what it makes.
+
+use uruk_core::MaterializationResponsibility;
+
+use super::ObjectBuffer;
+
+/// Takes relocatable objects.
+///
+/// ORC: `ObjectLayer`.
+pub trait ObjectLayer: Send + Sync {
+    /// Makes the symbols of `responsibility` from `object`.
+    ///
+    /// An exported definition that the responsibility does not cover has lost against another of its name:
+    /// references to it go there. A hidden one that its dylib has nowhere else is the object's own.
+    ///
+    /// # Concurrency
+    /// Called on whatever thread materializes, several at a time, with no LLVM context held.
+    fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer);
+
+    /// Tells the layer of an object that it may be given later, before anybody can ask for its symbols: where
+    /// others are placed may depend on what this one refers to. The default does not care.
+    fn announce(&self, object: &ObjectBuffer) {
+        let _ = object;
+    }
+}
