@@ -392,6 +392,7 @@ impl JitBuilder {
             ready,
             initializes_on_lookup,
             keeps_dependants,
+            is_shut: false,
         })
     }
 }

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::time::Duration;
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError, LookupKind, LookupSet,
-    OwnedTracker, ResourceTracker, SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
+    CloseError, Deadline, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
+    LookupKind, LookupSet, OwnedTracker, ResourceTracker, SearchOrder, Shutdown, SymbolFlags,
+    SymbolLookupFlags, SymbolName,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::IrCompileLayer;
@@ -56,6 +58,8 @@ pub struct Jit {
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
     pub(crate) keeps_dependants: bool,
+    /// [`Jit::shutdown`] has ended it.
+    pub(crate) is_shut: bool,
 }
 
 impl Jit {
@@ -261,6 +265,56 @@ impl Jit {
         self.memory.usage()
     }
 
+    /// Ends the engine as its drop does, with a choice of what becomes of its work, and of how long to wait.
+    ///
+    /// First it runs what is left for the end ([`Jit::initialize`]). Then the work that was asked for is finished with [`Shutdown::Drain`], or given up with
+    /// [`Shutdown::Cancel`], as far as it has not started. Last it removes all code. `within` limits how long this waits for work that runs.
+    ///
+    /// # Concurrency
+    /// The limit does not interrupt code of the program that runs at its end, nor one function that is compiled
+    /// [ahead](Jit::speculator) or [again](crate::JitBuilder::tiers).
+    ///
+    /// # Errors
+    /// [`CloseError::TimedOut`] when the time is over: what has not started is cancelled, and what runs ends by itself. All code is
+    /// removed after that, by a thread of its own. [`CloseError::Wait`] on a thread that may not wait: the session is left open and its work goes
+    /// on; the last handle frees it. [`CloseError::Resources`] if something could not be removed.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use uruk::core::{CloseError, Shutdown};
+    ///
+    /// let jit = uruk::Jit::builder().threads(1).build()?;
+    /// match jit.shutdown(Shutdown::Drain, Some(Duration::from_secs(2))) {
+    ///     Ok(()) => {}
+    ///     Err(CloseError::TimedOut) => eprintln!("a compilation is still at work"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shutdown(mut self, shutdown: Shutdown, within: Option<Duration>) -> Result<(), CloseError> {
+        self.is_shut = true;
+        self.end_with(shutdown, within.map(Deadline::after))
+    }
+
+    fn end_with(&self, shutdown: Shutdown, deadline: Option<Deadline>) -> Result<(), CloseError> {
+        self.speculator().stop_and_wait();
+        #[cfg(feature = "llvm")]
+        if let Some(tiers) = self.tiers() {
+            tiers.stop_and_wait();
+        }
+        self.end();
+        let closed = match deadline {
+            None => self.session.close_with(shutdown),
+            Some(deadline) => self.session.close_until(shutdown, deadline),
+        };
+        #[cfg(feature = "llvm")]
+        self.flush_cache();
+        closed
+    }
+
     /// Interns a name.
     pub fn intern(&self, name: &str) -> SymbolName {
         self.session.intern(name)
@@ -268,20 +322,14 @@ impl Jit {
 }
 
 impl Drop for Jit {
-    /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: work in flight ends, what is queued fails, code is
-    /// unmapped. What was compiled goes to the cache.
+    /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: compilations that run end, work that has not started
+    /// is given up, code is unmapped. What was compiled goes to the cache. [`Jit::shutdown`] can finish the work instead, and limit the wait.
     fn drop(&mut self) {
-        self.speculator().stop_and_wait();
-        #[cfg(feature = "llvm")]
-        if let Some(tiers) = self.tiers() {
-            tiers.stop_and_wait();
+        if !self.is_shut {
+            // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
+            // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.
+            let _ = self.end_with(Shutdown::Cancel, None);
         }
-        self.end();
-        // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
-        // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.
-        let _ = self.session.close();
-        #[cfg(feature = "llvm")]
-        self.flush_cache();
     }
 }
 

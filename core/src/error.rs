@@ -344,6 +344,12 @@ pub enum CloseError {
     /// before.
     #[error("the session was not closed, which would wait for its work")]
     Wait(#[source] WaitError),
+    /// The session was still at work when its time was over. What had not started is cancelled; what runs ends by itself, and the session
+    /// is closed then.
+    #[error(
+        "the session was not closed in time: tasks still run; what had not started is cancelled, and the rest ends in the background"
+    )]
+    TimedOut,
     /// Resources refused to go. The session is closed all the same.
     #[error("resources could not be removed: {}", Joined(sources))]
     Resources {

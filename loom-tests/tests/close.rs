@@ -34,6 +34,7 @@
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
 //! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
+//! | `close::leaves_the_rest_to_nobody`: a close whose time is over leaves the rest to itself | `core/src/session/close.rs` | `a_close_whose_time_is_over_ends_behind_its_caller` |
 //! | `close::last_task_tells_nobody`: the same, where the task is the unit of a lookup that is served | `core/src/session/drain.rs` | `a_lookup_beside_a_closing_is_answered_or_refused` |
 //! | `close::last_task_tells_nobody`: the same, where it answers who waits for what was parked | `core/src/session/drain.rs` | `a_parked_responsibility_is_finished_or_refused` |
 //! | `close::last_task_tells_nobody`: the same, where a unit starts, or does not, and the close cancels | `core/src/session/drain.rs` | `a_lookup_beside_a_cancelling_close_is_answered_or_refused` |
@@ -44,6 +45,7 @@
 #![cfg(uruk_loom)]
 
 use std::error::Error;
+use std::time::Duration;
 
 use loom_tests::queue::Queue;
 use loom_tests::stage::{
@@ -53,7 +55,7 @@ use loom_tests::witness::Witness;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    DefineError, DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError,
+    CloseError, Deadline, DefineError, DefinitionGenerator, DetachedRequest, GenerateRequest, LookupError,
     MaterializationResponsibility, Resource, Shutdown, Task, TaskPriority,
 };
 
@@ -367,6 +369,29 @@ fn whoever_has_closed_finds_it_closed() {
         });
         close(&stage, &witness);
         other.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: close, time over   worker: unit           a thread of the close's own: drain ─ remove
+///        close
+/// ```
+#[test]
+fn a_close_whose_time_is_over_ends_behind_its_caller() {
+    model_within(PREEMPTIONS_MAX, || {
+        let queue = Arc::new(Queue::default());
+        let stage = Stage::on(queue.clone());
+        let witness = Arc::new(Witness::default());
+        stage.dylib.default_tracker().add_resource(witness.resource()).expect("the session is open");
+        stage.session.dispatch(Task::new("work", TaskPriority::Demanded, || ()));
+        let worker = thread::spawn(move || queue.work());
+        match stage.session.close_until(Shutdown::Drain, Deadline::after(Duration::ZERO)) {
+            Ok(()) | Err(CloseError::TimedOut) => {}
+            refused => panic!("{refused:?}"),
+        }
+        stage.session.close().expect("it is closed, or waits for that");
+        assert_eq!((witness.removed(), witness.dropped()), (1, 1));
+        worker.join().expect("no panic");
     });
 }
 

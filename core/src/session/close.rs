@@ -1,7 +1,7 @@
 //! Closing a session: work drains or is cancelled, then everything that is left fails.
 
-use crate::sync::{Arc, weakened};
-use crate::{CloseError, JitDylib, RemovalNumber, RemoveError, SharedError, Shutdown};
+use crate::sync::{Arc, Latch, thread, weakened};
+use crate::{CloseError, Deadline, JitDylib, RemovalNumber, RemoveError, SharedError, Shutdown, WaitError};
 
 use super::drain::{Left, Wait};
 use super::{ExecutionSession, frame};
@@ -46,6 +46,26 @@ impl ExecutionSession {
     /// # Errors
     /// As [`ExecutionSession::close`].
     pub fn close_with(&self, shutdown: Shutdown) -> Result<(), CloseError> {
+        self.close_before(shutdown, None)
+    }
+
+    /// Closes the session, as [`ExecutionSession::close_with`] does, and waits until `deadline` at most.
+    ///
+    /// When the time is over, work that has not started is [cancelled](Shutdown::Cancel), and the call returns. Units that run then go on. When
+    /// they have ended, a thread that this call has started removes all resources. Another close waits for that.
+    ///
+    /// # Concurrency
+    /// As [`ExecutionSession::close`]. In place the deadline is looked at between tasks: a unit that has begun is not interrupted. Nor
+    /// is a resource that is being removed.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::close`]; [`CloseError::TimedOut`] if tasks still run at the deadline. The session's error reporter alone hears of
+    /// resources that refuse to go after that.
+    pub fn close_until(&self, shutdown: Shutdown, deadline: Deadline) -> Result<(), CloseError> {
+        self.close_before(shutdown, Some(deadline))
+    }
+
+    fn close_before(&self, shutdown: Shutdown, deadline: Option<Deadline>) -> Result<(), CloseError> {
         // Before anything moves; a session that is closed has nothing to wait for.
         if !self.0.drain.closed.is_open()
             && let Some(refusal) = self.refuses_waits()
@@ -61,41 +81,91 @@ impl ExecutionSession {
             if frame::depth_of(self) == 0 && !weakened("close::second_call_does_not_wait") {
                 let _waits = frame::waits(self, Wait::Close);
                 // Failing to wait only means returning before the other call does.
-                let _ = self.wait_for(&self.0.drain.closed);
+                if let Ok(false) = self.wait_before(&self.0.drain.closed, deadline) {
+                    self.cancel();
+                    return Err(CloseError::TimedOut);
+                }
             }
             return Ok(());
         }
-        self.drain();
-        let sources = self.end();
-        // Removals of others that had taken their resources out before there was an end.
-        if !weakened("close::overtakes_removals") {
-            self.drain();
+        if deadline.is_some() && !self.drain(deadline) {
+            self.cancel();
+            // Tasks in this thread's queue, which only it can end.
+            self.run_ready();
+            self.finish_on_another_thread();
+            return Err(CloseError::TimedOut);
         }
-        // Before the dispatcher ends: a task that waits here may be another session's, and the dispatcher as well.
-        self.0.drain.closed.open();
-        {
-            let _waits = frame::waits(self, Wait::Close);
-            self.0.dispatcher.shutdown();
-        }
+        let sources = self.finish();
         if sources.is_empty() { Ok(()) } else { Err(CloseError::Resources { sources }) }
     }
 
-    /// Waits until nothing of the session moves, and sends on what waits for nobody.
-    fn drain(&self) {
+    /// What has not started never does.
+    fn cancel(&self) {
+        self.transact(|state, _| state.start_closing(Shutdown::Cancel));
+        self.end_queries();
+    }
+
+    fn finish_on_another_thread(&self) {
+        let session = self.clone();
+        let finish = move || drop(session.finish());
+        if !weakened("close::leaves_the_rest_to_nobody")
+            && thread::Builder::new().name("uruk-close".into()).spawn(finish).is_err()
+        {
+            // Late is better than never.
+            self.finish();
+        }
+    }
+
+    /// The close from the drain to the end; gives what resources had to say.
+    fn finish(&self) -> Vec<SharedError> {
+        self.drain(None);
+        let sources = self.end();
+        // Removals of others that had taken their resources out before there was an end.
+        if !weakened("close::overtakes_removals") {
+            self.drain(None);
+        }
+        // Before the dispatcher ends: a task that waits here may be another session's, and the dispatcher as well.
+        self.0.drain.closed.open();
+        let _waits = frame::waits(self, Wait::Close);
+        self.0.dispatcher.shutdown();
+        sources
+    }
+
+    /// Waits until nothing of the session moves, and sends on what waits for nobody. Says whether it came so far in time.
+    fn drain(&self, deadline: Option<Deadline>) -> bool {
         loop {
             let idle = self.0.drain.start_round();
-            self.run_ready();
+            if deadline.is_none() {
+                self.run_ready();
+            }
             let left = {
                 let _waits = frame::waits(self, Wait::Close);
-                // A wait that is refused, for its depth or because no thread could be had, leaves the rest to fail with everything else.
-                self.wait_for(&idle).map_or(Left::Nothing, |()| self.0.drain.end_round())
+                match self.wait_before(&idle, deadline) {
+                    Ok(true) => self.0.drain.end_round(),
+                    Ok(false) => return false,
+                    // A wait that is refused, for its depth or because no thread could be had, leaves the rest to fail with everything else.
+                    Err(_) => Left::Nothing,
+                }
             };
             match left {
-                Left::Nothing => return,
+                Left::Nothing => return true,
                 Left::InLookups if !weakened("close::round_ends_no_queries") => self.end_queries(),
                 Left::InLookups | Left::Moving => {}
             }
         }
+    }
+
+    /// Waits until the latch is open or the time is over; says whether it is open.
+    fn wait_before(&self, latch: &Latch, deadline: Option<Deadline>) -> Result<bool, WaitError> {
+        let Some(deadline) = deadline else { return self.wait_for(latch).map(|()| true) };
+        frame::fail_dropped();
+        let is_over = || self.is_over(Some(deadline));
+        crate::task::in_place::run_while(|| !latch.is_open() && !is_over())?;
+        if is_over() {
+            return Ok(latch.is_open());
+        }
+        self.run_ready();
+        self.0.dispatcher.wait_until(latch, &|| self.left_until(deadline))
     }
 
     /// Ends everything that is left; gives what resources had to say.

@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use protocol_tests::halt::{Halt, occupy_a_worker};
 use protocol_tests::kept::Drops;
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
-    DylibError, ExecutionSession, JitDylib, LookupError, Shutdown, SymbolMap, Task, TaskDispatcher,
-    TaskPriority, absolute_symbols,
+    CloseError, Deadline, DylibError, ExecutionSession, JitDylib, LookupError, Shutdown, SymbolMap, Task,
+    TaskDispatcher, TaskPriority, absolute_symbols,
 };
 
 /// Defines `name`, whose unit looks `source` up, tells what came of it, and finishes.
@@ -238,6 +239,44 @@ fn cancelling_hurries_a_close_that_drains() {
         drains.join().unwrap().unwrap();
         cancels.join().unwrap().unwrap();
     });
+}
+
+/// The time of a close that drains is over while a unit runs and another is queued behind it.
+#[test]
+fn a_close_whose_time_is_over_starts_nothing_more_and_ends_behind_its_caller() {
+    within_reason(|| {
+        let (session, main) = session_of(1);
+        let removed = Arc::new(AtomicUsize::new(0));
+        main.default_tracker().add_resource(Box::new(Drops(removed.clone()))).unwrap();
+        let occupied = occupy_a_worker(&session);
+        let unit = TestUnit::new("late", exported(&session, &["late"]), |_| panic!("it starts"));
+        main.define(unit.boxed()).unwrap();
+        let answer = look_up_later(&session, request(&main, &["late"]));
+        let over = || Deadline::after(Duration::ZERO);
+        let closed = session.close_until(Shutdown::Drain, over());
+        assert!(matches!(closed, Err(CloseError::TimedOut)), "{closed:?}");
+        let again = session.close_until(Shutdown::Drain, over());
+        assert!(matches!(again, Err(CloseError::TimedOut)), "the first goes on: {again:?}");
+        assert_eq!(removed.load(Ordering::Relaxed), 0, "a task may still use it");
+        occupied.let_go();
+        session.close().unwrap();
+        assert_eq!(removed.load(Ordering::Relaxed), 1);
+        assert!(matches!(answer.recv().unwrap(), Err(LookupError::Closed)));
+        session.close_until(Shutdown::Drain, over()).expect("it is closed");
+    });
+}
+
+#[test]
+fn a_close_that_drains_in_time_finishes_what_was_asked_for() {
+    for workers in [1, 0] {
+        within_reason(move || {
+            let (session, main) = session_of(workers);
+            define_simple(&main, "a", &["a"]);
+            let answer = look_up_later(&session, request(&main, &["a"]));
+            session.close_until(Shutdown::Drain, Deadline::after(Duration::MAX)).unwrap();
+            assert!(answer.recv().unwrap().is_ok());
+        });
+    }
 }
 
 /// Whoever goes last, and whatever is parked or waits: each thing goes once, and each handler is told or dropped.
