@@ -100,8 +100,12 @@ impl Jit {
     /// # Safety
     /// Nobody uses static objects of the dylib from now on. What the handlers do is sound.
     ///
+    /// # Panics
+    /// If the dylib is another engine's.
+    ///
     /// ORC: `LLJIT::deinitialize`.
     pub unsafe fn deinitialize(&self, dylib: &JitDylib) {
+        assert!(*dylib.session() == self.session, "dylib `{}` is another engine's", dylib.name());
         // SAFETY: the caller's obligation.
         unsafe { self.platform().deinitialize(dylib) };
     }

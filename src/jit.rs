@@ -79,6 +79,9 @@ impl Jit {
     /// A program's files go to the dylib `main` unless they are told otherwise: here they go to `dylib`, and lookups follow its link
     /// order.
     ///
+    /// # Panics
+    /// If the dylib is another engine's.
+    ///
     /// # Examples
     /// ```
     /// # fn main() -> Result<(), uruk::JitError> {
@@ -97,6 +100,9 @@ impl Jit {
     }
 
     /// What is added here belongs to `tracker`, and goes with it. Lookups follow the link order of the tracker's dylib.
+    ///
+    /// # Panics
+    /// If the tracker is another engine's.
     ///
     /// # Examples
     /// ```
@@ -189,7 +195,7 @@ impl Jit {
 
     /// The main dylib's scope.
     pub(crate) fn main(&self) -> Scope<'_> {
-        Scope::of_dylib(self, &self.main)
+        Scope::of_main(self)
     }
 
     /// Compiles modules of LLVM IR: what units of one's own hand their modules to.

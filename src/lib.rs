@@ -94,7 +94,7 @@ pub use jit::Jit;
 pub use lazy::{LazyName, OnCall};
 pub use scope::Scope;
 pub use unmapping::Unmapping;
-pub use uruk_core::{OwnedTracker, RemovalPolicy};
+pub use uruk_core::{OwnedTracker, RefusedRemoval, RemovalPolicy};
 
 #[cfg(feature = "llvm")]
 pub use uruk_pipeline::ir::inkwell;

@@ -46,7 +46,8 @@ impl Jit {
     /// Callable from any thread; blocks until the symbol is Ready. Without compile threads all of it happens on this one.
     ///
     /// # Errors
-    /// [`JitError::Lookup`], which names what is missing or failed, and why.
+    /// [`JitError::Lookup`], which names what is missing or failed, and why. An alias whose source was removed is
+    /// [`LookupError::AliasOfRemoved`].
     ///
     /// # Cost
     /// For a symbol that is Ready, no lock and no reference count. The row `lookup_ready_by_text` of the benches (`benches/README.md`)

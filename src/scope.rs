@@ -41,11 +41,22 @@ enum Place<'a> {
 }
 
 impl<'a> Scope<'a> {
+    pub(crate) fn of_main(jit: &'a Jit) -> Self {
+        Self { jit, place: Place::Dylib(&jit.main) }
+    }
+
+    /// # Panics
+    /// If the dylib is another engine's: files would go there, and be linked by the layers of this one.
     pub(crate) fn of_dylib(jit: &'a Jit, dylib: &'a JitDylib) -> Self {
+        assert!(*dylib.session() == jit.session, "dylib `{}` is another engine's", dylib.name());
         Self { jit, place: Place::Dylib(dylib) }
     }
 
+    /// # Panics
+    /// If the tracker is another engine's.
     pub(crate) fn of_tracker(jit: &'a Jit, tracker: &'a ResourceTracker) -> Self {
+        let dylib = tracker.dylib();
+        assert!(*dylib.session() == jit.session, "a tracker of dylib `{}` is another engine's", dylib.name());
         Self { jit, place: Place::Tracker(tracker) }
     }
 

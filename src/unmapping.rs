@@ -136,7 +136,8 @@ impl Jit {
     /// [`JitBuilder::keep_dependants`](crate::JitBuilder::keep_dependants) such a removal is refused.
     ///
     /// # Errors
-    /// As [`ResourceTracker::remove`]. Unless it was refused, the tracker is removed then too.
+    /// As [`ResourceTracker::remove`], and [`RemoveError::Foreign`] if the tracker is another engine's. Unless it was refused, the tracker is
+    /// removed then too.
     ///
     /// # Examples
     /// ```
@@ -157,7 +158,7 @@ impl Jit {
     /// # fn main() {}
     /// ```
     pub fn remove_tracker(&self, tracker: &ResourceTracker) -> Result<Unmapping, RemoveError> {
-        self.removing(|remove| tracker.remove_by(remove))
+        self.removing_tracker(tracker, |remove| tracker.remove_by(remove))
     }
 
     /// Removes a tracker as [`Jit::remove_tracker`] does, with a choice of what becomes of code that refers to its symbols. The code of all
@@ -194,7 +195,7 @@ impl Jit {
         tracker: &ResourceTracker,
         policy: RemovalPolicy,
     ) -> Result<Unmapping, RemoveError> {
-        self.removing(|remove| tracker.remove_with_by(policy, remove))
+        self.removing_tracker(tracker, |remove| tracker.remove_with_by(policy, remove))
     }
 
     /// Removes a tracker as [`Jit::remove_tracker`] does, whatever code refers to its symbols: that code stays, and refers to nothing.
@@ -210,7 +211,7 @@ impl Jit {
         &self,
         tracker: &ResourceTracker,
     ) -> Result<Unmapping, RemoveError> {
-        self.removing(|remove| tracker.remove_leaving_dependants_by(remove))
+        self.removing_tracker(tracker, |remove| tracker.remove_leaving_dependants_by(remove))
     }
 
     /// Removes a tracker as [`Jit::remove_tracker`] does, and unmaps its code at once, whoever holds it.
@@ -226,6 +227,7 @@ impl Jit {
     /// # Errors
     /// As [`ResourceTracker::remove`].
     pub unsafe fn remove_tracker_now(&self, tracker: &ResourceTracker) -> Result<(), RemoveError> {
+        self.own(tracker)?;
         tracker.remove_by(|resource| ObjectLinkingLayer::remove_resource(resource, CodeRemoval::AtOnce))
     }
 
@@ -239,6 +241,23 @@ impl Jit {
     /// As [`ExecutionSession::remove_jit_dylib`].
     pub fn remove_dylib(&self, dylib: &JitDylib) -> Result<Unmapping, RemoveError> {
         self.removing(|remove| self.session.remove_jit_dylib_by(dylib, remove))
+    }
+
+    fn removing_tracker(
+        &self,
+        tracker: &ResourceTracker,
+        operation: impl FnOnce(&mut dyn FnMut(Box<dyn Resource>) -> Removed) -> Result<(), RemoveError>,
+    ) -> Result<Unmapping, RemoveError> {
+        self.own(tracker)?;
+        self.removing(operation)
+    }
+
+    /// The guards of another engine's threads are not known here.
+    fn own(&self, tracker: &ResourceTracker) -> Result<(), RemoveError> {
+        match *tracker.dylib().session() == self.session {
+            true => Ok(()),
+            false => Err(RemoveError::Foreign { dylib: tracker.dylib().name().into() }),
+        }
     }
 
     fn removing(

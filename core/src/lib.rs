@@ -83,7 +83,7 @@ pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause};
 pub use in_span::{Inside, in_span, inside};
 pub use lookup_result::LookupResult;
-pub use owned_tracker::OwnedTracker;
+pub use owned_tracker::{OwnedTracker, RefusedRemoval};
 pub use priority::TaskPriority;
 pub use protocol::state::dependency::{DependenceGroup, Dependency};
 pub use protocol::state::stage::Shutdown;

@@ -1,5 +1,6 @@
 //! [`OwnedTracker`]: what was added with it goes when it does.
 
+use std::error::Error;
 use std::fmt;
 use std::ops::Deref;
 
@@ -11,8 +12,8 @@ use crate::{RemoveError, ResourceTracker, SessionError};
 /// the dylib instead; [`OwnedTracker::into_inner`] makes that of this one.
 ///
 /// A removal may be refused, because others need the symbols of a dylib that
-/// [keeps dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants). What the tracker has is the dylib's then. Who wants to
-/// keep the tracker asks with [`ResourceTracker::remove_with`] first, which does not consume it.
+/// [keeps dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants). [`OwnedTracker::remove`] gives the tracker back then.
+/// A drop has nobody to give it back to: what the tracker has is the dylib's then.
 ///
 /// # Examples
 /// ```
@@ -41,14 +42,47 @@ impl OwnedTracker {
     /// Removes the tracker, as [`ResourceTracker::remove`] does, and tells what its resources had to say.
     ///
     /// # Errors
-    /// As [`ResourceTracker::remove`].
-    pub fn remove(self) -> Result<(), RemoveError> {
-        self.into_inner().remove()
+    /// As [`ResourceTracker::remove`]. A tracker whose removal was refused comes back with the refusal, still owned.
+    pub fn remove(self) -> Result<(), RefusedRemoval> {
+        let tracker = self.into_inner();
+        tracker.remove().map_err(|error| {
+            let is_removed = matches!(error, RemoveError::Resources { .. });
+            RefusedRemoval { tracker: (!is_removed).then(|| Self::new(tracker)), error }
+        })
     }
 
     /// Gives up ownership: nothing is removed.
     pub fn into_inner(mut self) -> ResourceTracker {
         self.0.take().expect("only what consumes it takes it")
+    }
+}
+
+/// Why an owned tracker was not removed, or not as it should be, with the tracker.
+///
+/// Drop it, and the tracker is removed again, as by any drop of it; or ask once more when the reason is gone.
+#[derive(Debug)]
+pub struct RefusedRemoval {
+    /// The tracker with all that it has, and its owner decides anew. None if it is gone, and only its resources have complained.
+    pub tracker: Option<OwnedTracker>,
+    /// What was wrong.
+    pub error: RemoveError,
+}
+
+impl fmt::Display for RefusedRemoval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl Error for RefusedRemoval {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<RefusedRemoval> for RemoveError {
+    fn from(refused: RefusedRemoval) -> Self {
+        refused.error
     }
 }
 

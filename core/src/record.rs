@@ -308,7 +308,7 @@ impl Recorder {
         }
     }
 
-    /// A name got a further definition, which is not Ready.
+    /// A name got a further definition, which is not Ready; or one that was Ready gives no answers any more.
     pub(crate) fn appear(&mut self, name: &SymbolName, definition: RecordedDefinition) {
         if weakened("shadow::keeps_the_record") {
             return;

@@ -21,7 +21,9 @@
 //! | `hold::looks_before_it_holds`: the session is asked before the place is looked at | `core/src/session/presence.rs` | `what_is_held_is_what_was_found` |
 //! | `hold::trusts_aliases`: nobody asks what became of an alias's source | `core/src/protocol/symbols/presence.rs` | `an_alias_is_held_with_its_source` |
 //!
-//! Both need an order of two threads: the removal comes between the lookup, or the question, and the hold.
+//! | `hold::alias_keeps_its_record`: the records still have an alias whose source is gone | `core/src/protocol/state/definitions/publish.rs` | `an_alias_is_not_found_when_its_source_is_gone` |
+//!
+//! The first two need an order of two threads: the removal comes between the lookup, or the question, and the hold.
 #![cfg(uruk_loom)]
 
 use std::error::Error;
@@ -97,20 +99,46 @@ fn what_is_held_is_what_was_found() {
     });
 }
 
+/// An alias of the scene's symbol, which is Ready as that is.
+fn alias_in(scene: &Scene) -> SymbolName {
+    let alias = scene.stage.session.intern("alias");
+    let target = AliasTarget { source: scene.name.clone(), flags: SymbolFlags::EXPORTED };
+    let aliases = symbol_aliases([(alias.clone(), target)].into_iter().collect());
+    scene.stage.dylib.define(aliases).expect("a new name");
+    scene.stage.lookup(&alias).expect("its source is Ready");
+    alias
+}
+
 #[test]
 fn an_alias_is_held_with_its_source() {
     model(|| {
         let scene = Scene::new();
-        let alias = scene.stage.session.intern("alias");
-        let target = AliasTarget { source: scene.name.clone(), flags: SymbolFlags::EXPORTED };
-        let aliases = symbol_aliases([(alias.clone(), target)].into_iter().collect());
-        scene.stage.dylib.define(aliases).expect("a new name");
-        scene.stage.lookup(&alias).expect("its source is Ready");
+        let alias = alias_in(&scene);
         let remover = scene.remove();
         match scene.take(&alias) {
             Ok(held) => assert_eq!(held, "its code"),
             Err(LookupError::AliasOfRemoved { .. }) => {}
             Err(error) => panic!("neither held nor refused: {error}"),
+        }
+        remover.join().expect("no panic");
+    });
+}
+
+/// ```text
+///  main: lookup of the alias ─ is the code there?          remover: rows go ─ the code goes
+/// ```
+#[test]
+fn an_alias_is_not_found_when_its_source_is_gone() {
+    model(|| {
+        let scene = Scene::new();
+        let alias = alias_in(&scene);
+        let remover = scene.remove();
+        // The code goes after the rows, so who finds it gone before the lookup has seen the removal.
+        let was_gone = *scene.place.lock() != "its code";
+        match scene.stage.lookup(&alias) {
+            Ok(_) => assert!(!was_gone, "it leads nowhere"),
+            Err(LookupError::AliasOfRemoved { .. }) => {}
+            Err(error) => panic!("neither found nor refused: {error}"),
         }
         remover.join().expect("no panic");
     });

@@ -1,7 +1,7 @@
 //! Several dylibs and trackers through the `Jit`: what finds what, and what goes with whom.
 
-use uruk::OwnedTracker;
-use uruk::core::JitDylibLookupFlags;
+use uruk::core::{DylibError, JitDylibLookupFlags, RemoveError};
+use uruk::{JitError, OwnedTracker, RemovalPolicy};
 
 use crate::support::{archive, block_on, c, c_with, engine};
 
@@ -217,4 +217,30 @@ fn lookups_follow_what_changes() {
     assert_eq!((call(main, "own"), call(main, "own")), (4, 4));
     jit.main_dylib().remove_from_link_order(jit.main_dylib());
     assert!(jit.lookup("own").is_err());
+}
+
+/// A handle of another engine was accepted: files were defined in its session, and linked by the layers of this one.
+#[test]
+fn handles_of_another_engine_are_refused() {
+    let (jit, other) = (engine(1), engine(1));
+    let tracker = other.create_tracker();
+    let refused = |what: &str, use_it: &dyn Fn()| {
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(use_it)).expect_err(what);
+        let message = panic.downcast_ref::<String>().expect("a text");
+        assert!(message.contains("`main` is another engine's"), "{what}: {message}");
+    };
+    refused("in_dylib", &|| _ = jit.in_dylib(other.main_dylib()));
+    refused("in_tracker", &|| _ = jit.in_tracker(&tracker));
+    // SAFETY: nothing was begun.
+    refused("deinitialize", &|| unsafe { jit.deinitialize(other.main_dylib()) });
+    let is_foreign = |refused: Result<(), RemoveError>| matches!(refused, Err(RemoveError::Foreign { .. }));
+    assert!(is_foreign(jit.remove_tracker(&tracker).map(drop)));
+    assert!(is_foreign(jit.remove_tracker_with(&tracker, RemovalPolicy::Refuse).map(drop)));
+    // SAFETY: nothing was added.
+    assert!(is_foreign(unsafe { jit.remove_tracker_now(&tracker) }));
+    assert!(is_foreign(jit.remove_dylib(other.main_dylib()).map(drop)));
+    // SAFETY: nothing was added.
+    let initialized = unsafe { jit.initialize(other.main_dylib()) };
+    assert!(matches!(initialized, Err(JitError::Dylib(DylibError::Foreign { .. }))), "{initialized:?}");
+    assert!(!tracker.is_defunct());
 }

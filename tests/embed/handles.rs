@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use uruk::core::sync::{Arc, Latch};
-use uruk::core::{AliasTarget, SymbolFlags, symbol_aliases};
+use uruk::core::{AliasTarget, LookupError, SymbolFlags, symbol_aliases};
 use uruk::{Function, Jit, JitError, OwnedTracker};
 
 use crate::support::{block_on, c, c_with, cpp, engine};
@@ -193,6 +193,12 @@ fn a_handle_of_an_alias_holds_its_source_or_is_refused() {
 
     let _other = add(&jit, "int other(void) { return 7; }");
     jit.lookup("other").expect("it links, where the first one was");
+    // SAFETY: nothing is called.
+    let pointer = unsafe { jit.function::<Answer>("alias") }.map(drop);
+    for found in [pointer, jit.lookup("alias").map(drop), block_on(jit.lookup_async("alias")).map(drop)] {
+        let gone = matches!(found, Err(JitError::Lookup(LookupError::AliasOfRemoved { .. })));
+        assert!(gone, "{found:?}");
+    }
     // SAFETY: as in `get`.
     let refused =
         [unsafe { jit.get::<Answer>("alias") }, block_on(unsafe { jit.get_async::<Answer>("alias") })];

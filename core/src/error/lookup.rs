@@ -66,7 +66,7 @@ pub enum LookupError {
         /// The aliases in the order in which each names the next; the first is repeated at the end.
         cycle: Vec<SymbolName>,
     },
-    /// A symbol is an alias, or a re-export, of one that was removed.
+    /// A symbol is an alias, or a re-export, of one that was removed: its address leads nowhere.
     #[error(
         "`{alias}` is an alias of a symbol that was removed; remove the alias as well, and define it anew"
     )]

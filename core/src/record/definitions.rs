@@ -137,7 +137,9 @@ impl RecordedDefinition {
     /// Whether a lookup that sees it first has its answer.
     fn is_answer(&self) -> bool {
         (self.is_ready || weakened("ready::answers_what_is_not_ready"))
-            && !self.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
+            && !self
+                .flags
+                .intersects(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY.union(SymbolFlags::STRANDED))
     }
 
     fn is_seen(&self, flags: JitDylibLookupFlags) -> bool {

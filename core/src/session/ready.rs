@@ -25,7 +25,7 @@ impl ExecutionSession {
     /// [`LookupError::Failed`] carries the chain from the symbol to what broke.
     /// [`LookupError::Wait`] says why this thread may not wait; [`LookupError::Closed`], [`LookupError::DylibRemoved`] and
     /// [`LookupError::ForeignDylib`] speak of what is searched, [`LookupError::Generator`] and [`LookupError::AliasCycle`] of what was
-    /// found there.
+    /// found there. [`LookupError::AliasOfRemoved`] names an alias whose source is gone.
     /// [`LookupError::WouldDeadlock`] names a cycle of blocked lookups that this one is part of. A cycle that leads through
     /// two sessions is not seen, and hangs: no session knows what another waits for.
     ///

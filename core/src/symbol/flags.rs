@@ -27,6 +27,9 @@ bitflags::bitflags! {
 }
 
 impl SymbolFlags {
+    /// An alias whose source was removed after it had become Ready. Ours alone, and never told: among the flags, records have it too.
+    pub(crate) const STRANDED: Self = Self::from_bits_retain(1 << 7);
+
     /// Whether the definition yields to a strong one.
     pub const fn is_weak_or_common(self) -> bool {
         self.intersects(Self::WEAK.union(Self::COMMON))

@@ -115,8 +115,15 @@ impl<P: Payload> SessionState<P> {
 
     /// What aliases stand for is known of aliases that are there, and of no other row.
     fn check_aliased(&self) {
-        for alias in self.aliased.rows() {
-            assert!(self.definitions.row(alias).is_some(), "{alias:?} is gone, and its source is kept");
+        for (alias, source) in self.aliased.rows() {
+            let row = self.definitions.row(alias);
+            let row = row.unwrap_or_else(|| panic!("{alias:?} is gone, and its source is kept"));
+            let is_stranded =
+                self.definitions.row(source).is_none() && matches!(row.state, RowState::Ready { .. });
+            assert!(
+                row.is_stranded() || !is_stranded || self.definitions.row_is_removing(row),
+                "lookups find {alias:?}, whose source is gone"
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
 use crate::sync::weakened;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib,
-    SymbolLookupFlags, SymbolName, TaskPriority,
+    SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
 };
 
 /// What a dylib has for a name, as far as a lookup may see.
@@ -190,6 +190,7 @@ impl<P: Payload> SessionState<P> {
             |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.definitions[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
         let rows = SmallVec::with_capacity(search.symbols.len());
+        let sources_go = self.sources_go();
         let mut matches = Matches { rows, ..Matches::default() };
         for (name, _) in &search.symbols.0 {
             let Some((position, row)) = self.first_visible(name, &search.order) else {
@@ -203,6 +204,7 @@ impl<P: Payload> SessionState<P> {
             let found = &self.definitions[row];
             matches.is_doubtful |=
                 found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
+            matches.is_doubtful |= found.is_stranded() || sources_go;
             matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
             let is_address = matches!(found.state, RowState::NeverSearched { source: Source::Address(_) });
             matches.addresses += usize::from(is_address);
@@ -296,8 +298,21 @@ impl<P: Payload> SessionState<P> {
             matches!(self.definitions[**row].state, RowState::Failed { .. })
                 && !weakened("fail::lookups_overlook_it")
         };
-        let failed = rows.iter().flatten().find(failed)?;
-        Some(LookupError::Failed(self.failure_of(*failed)))
+        if let Some(failed) = rows.iter().flatten().find(failed) {
+            return Some(LookupError::Failed(self.failure_of(*failed)));
+        }
+        let sources_go = self.sources_go();
+        let leads_nowhere = |row: &RowId| match self.definitions[*row].is_stranded() || sources_go {
+            true => self.presence(*row).source_is_gone(),
+            false => None,
+        };
+        let alias = rows.iter().flatten().find_map(leads_nowhere)?;
+        Some(LookupError::AliasOfRemoved { alias })
+    }
+
+    /// Whether there may be aliases whose source was removed, and only has to go yet.
+    fn sources_go(&self) -> bool {
+        self.definitions.is_removing() && !self.aliased.is_empty()
     }
 
     pub(crate) fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {
@@ -328,7 +343,8 @@ impl<P: Payload> SessionState<P> {
         for ((name, lookup_flags), row) in search.symbols.0.iter().zip(rows) {
             match row {
                 Some(row) => {
-                    let (address, flags) = (ExecutorAddr::NULL, self.definitions[*row].flags);
+                    let (address, flags) =
+                        (ExecutorAddr::NULL, self.definitions[*row].flags.difference(SymbolFlags::STRANDED));
                     let progress = Progress::Found(ExecutorSymbolDef::new(address, flags));
                     found.push(Entry { name: name.clone(), row: *row, progress });
                 }

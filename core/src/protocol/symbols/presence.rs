@@ -17,6 +17,16 @@ pub(crate) enum Presence {
     AliasOfRemoved(SymbolName),
 }
 
+impl Presence {
+    /// The alias whose source is gone.
+    pub(crate) fn source_is_gone(self) -> Option<SymbolName> {
+        match self {
+            Self::AliasOfRemoved(alias) => Some(alias),
+            Self::Present | Self::Removed => None,
+        }
+    }
+}
+
 impl<P: Payload> SessionState<P> {
     /// See [`crate::DefinitionWatch::is_ready`].
     pub(crate) fn is_ready(&self, id: RowId) -> bool {

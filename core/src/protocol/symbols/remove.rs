@@ -35,7 +35,21 @@ impl<P: Payload> SessionState<P> {
             }
         }
         self.aliased.forget(row);
+        self.strand_aliases_of(row);
         self.losses.note();
+    }
+
+    /// A row has gone: aliases of it, and aliases of these, lead nowhere.
+    fn strand_aliases_of(&mut self, row: RowId) {
+        if self.aliased.is_empty() {
+            return;
+        }
+        let mut gone = vec![row];
+        while let Some(source) = gone.pop() {
+            let aliases: Vec<_> = self.aliased.aliases_of(source).collect();
+            self.agenda.count_steps(aliases.len());
+            gone.extend(aliases.into_iter().filter(|alias| self.definitions.strand(*alias)));
+        }
     }
 
     /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.

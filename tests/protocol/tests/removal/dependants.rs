@@ -220,6 +220,22 @@ fn an_error_names_the_first_of_many() {
     assert!(error.to_string().len() < 512);
 }
 
+/// Who asked to have it removed, and was refused, had lost it: what it had was the dylib's for ever.
+#[test]
+fn an_owned_tracker_that_is_needed_comes_back() {
+    let session = ExecutionSession::new();
+    let main = session.create_jit_dylib_keeping_dependants("main").unwrap();
+    let log = Log::default();
+    let helper = OwnedTracker::new(linked(&main, "helper", &[], &log));
+    let query = OwnedTracker::new(linked(&main, "query", &["helper"], &log));
+    let refused = helper.remove().unwrap_err();
+    assert!(matches!(refused.error, RemoveError::Needed { .. }), "{refused}");
+    query.remove().unwrap();
+    refused.tracker.expect("it is as it was").remove().unwrap();
+    assert!(!is_there(&main, "helper"));
+    assert_eq!(*log.lock(), ["query", "helper"]);
+}
+
 #[test]
 fn an_owned_tracker_that_is_needed_leaves_its_symbols_to_the_dylib() {
     let told = Arc::new(Mutex::new(Vec::new()));

@@ -47,7 +47,8 @@ fn what_resources_say_is_returned_or_reported() {
         tracker.add_resource(Box::new(Stuck)).unwrap();
         tracker
     };
-    assert!(matches!(stuck().remove(), Err(RemoveError::Resources { .. })));
+    let refused = stuck().remove().unwrap_err();
+    assert!(refused.tracker.is_none() && matches!(refused.error, RemoveError::Resources { .. }));
     assert!(told.lock().is_empty());
     drop(stuck());
     let told = told.lock();

@@ -29,10 +29,16 @@ fn find(dylib: &JitDylib, symbol: &str) -> Dependency {
 }
 
 fn refused(dylib: &JitDylib, symbol: &str) -> String {
-    match dylib.session().while_present(find(dylib, symbol), || ()) {
+    let session = dylib.session();
+    let (order, name) = (order(dylib), session.intern(symbol));
+    assert_eq!(session.ready_symbol(&order, &name), None);
+    let told = |answer: Result<(), LookupError>| match answer {
         Err(LookupError::AliasOfRemoved { alias }) => alias.as_str().to_owned(),
         other => panic!("{symbol}: {other:?}"),
-    }
+    };
+    let one = told(session.lookup_symbol(&order, &name).map(drop));
+    assert_eq!(told(session.lookup_resolved(&order, set(session, &[symbol])).map(drop)), one);
+    one
 }
 
 #[test]
@@ -72,7 +78,10 @@ fn an_alias_is_there_as_long_as_its_source_is() {
     let held = session.while_present(find(&main, "d"), || ());
     assert!(matches!(held, Ok(Some(()))), "{held:?}");
 
+    let found_before = find(&main, "d");
     tracker.remove().expect("there is no resource");
+    let held = session.while_present(found_before, || ());
+    assert!(matches!(held, Err(LookupError::AliasOfRemoved { .. })), "{held:?}");
     assert_eq!(
         (refused(&library, "b"), refused(&library, "c"), refused(&main, "d")),
         ("b".into(), "b".into(), "b".into())
@@ -107,4 +116,33 @@ fn a_symbol_that_is_being_removed_is_not_there() {
     tracker.remove().expect("there is no resource");
     assert!(matches!(session.while_present(symbol, || ()), Ok(None)));
     assert!(matches!(session.while_present(alias, || ()), Err(LookupError::AliasOfRemoved { .. })));
+    assert_eq!(refused(&main, "last"), "last");
+}
+
+/// A lookup of an alias whose source was removed gave its address, where something else may lie.
+#[test]
+fn an_alias_of_what_was_removed_hides_others_and_is_not_found() {
+    let (session, main) = session();
+    let library = session.create_jit_dylib("library").expect("a new name");
+    let tracker = main.create_tracker();
+    main.define_with_tracker(simple(&session, &["source"]), &tracker).expect("new names");
+    main.define(symbol_aliases(aliases(&session, &[("a", "source")]))).expect("a new name");
+    define_simple(&library, "library", &["a"]);
+    let both: uruk_core::SearchOrder = [&main, &library]
+        .map(|dylib| (dylib.clone(), JitDylibLookupFlags::MatchAllSymbols))
+        .into_iter()
+        .collect();
+    let name = session.intern("a");
+    let ours = session.lookup_symbol(&both, &name).expect("it is defined");
+    find(&library, "a");
+    assert_eq!(session.ready_symbol(&both, &name), Some(ours));
+    tracker.remove().expect("there is no resource");
+    let refused = session.lookup_symbol(&both, &name);
+    assert!(matches!(refused, Err(LookupError::AliasOfRemoved { .. })), "{refused:?}");
+    let flags = session
+        .lookup_flags(uruk_core::LookupKind::Static, &both, set(&session, &["a"]))
+        .expect("it is defined");
+    assert_eq!(flags.get(&name).copied(), Some(EXPORTED));
+    main.remove(std::slice::from_ref(&name)).expect("it is there");
+    assert!(session.lookup_symbol(&both, &name).is_ok(), "the other one");
 }

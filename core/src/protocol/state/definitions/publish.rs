@@ -5,10 +5,11 @@
 //! nowhere costs no record. Where a name has many definitions, its record stays until most of them are gone, so that
 //! nobody pays for all of them twice.
 
-use crate::ExecutorAddr;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{Id, NONE, RowId, Takes};
 use crate::record::RecordedDefinition;
+use crate::sync::weakened;
+use crate::{ExecutorAddr, SymbolFlags};
 
 use super::Definitions;
 use super::row::{Row, RowState};
@@ -27,6 +28,23 @@ impl<P: Payload> Definitions<P> {
                 }
             }
         }
+    }
+
+    /// The source of an alias is gone: nobody is given the alias from now on. Says whether anything has changed by that.
+    pub(in crate::protocol) fn strand(&mut self, id: RowId) -> bool {
+        let Some(row) = self.rows.get_mut(id) else { return false };
+        let is_ready = matches!(row.state, RowState::Ready { .. });
+        // One that is Ready, and does not know it yet, is to be Ready in this way. One that has yet to come so far fails.
+        if row.is_stranded() || !(is_ready || matches!(row.state, RowState::Emitted { .. })) {
+            return false;
+        }
+        row.flags |= SymbolFlags::STRANDED;
+        let row = &self.rows[id];
+        // The record of a row being removed may be that of its successor.
+        if is_ready && !self.row_is_removing(row) && !weakened("hold::alias_keeps_its_record") {
+            self.records.appear(&row.name, recorded(id, row));
+        }
+        true
     }
 
     /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.

@@ -203,7 +203,10 @@ impl Row {
 
     /// What a query that wants `required` is told of the row, once it has come as far.
     pub(crate) fn found(&self, required: RequiredState) -> Option<ExecutorSymbolDef> {
-        Some(ExecutorSymbolDef::new(self.state.reached(required)?, self.flags))
+        Some(ExecutorSymbolDef::new(
+            self.state.reached(required)?,
+            self.flags.difference(SymbolFlags::STRANDED),
+        ))
     }
 
     /// Whether the row is on its way, and has yet to come as far as `required`.
@@ -232,6 +235,11 @@ impl Row {
     /// Whether a search that looks at a dylib in this way sees the definition.
     pub(crate) fn is_seen_with(&self, flags: JitDylibLookupFlags) -> bool {
         flags == JitDylibLookupFlags::MatchAllSymbols || self.flags.contains(SymbolFlags::EXPORTED)
+    }
+
+    /// Whether it is an alias of what was removed.
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.flags.intersects(SymbolFlags::STRANDED)
     }
 
     /// Whether the symbol exists so that looking it up runs its unit, and never has an address.

@@ -167,7 +167,7 @@ impl<P: Payload> Definitions<P> {
             return None;
         };
         row.advance(RowState::Ready { address });
-        let found = ExecutorSymbolDef::new(address, row.flags);
+        let found = ExecutorSymbolDef::new(address, row.flags.difference(SymbolFlags::STRANDED));
         self.publish(id);
         Some((waiting.queries, found))
     }
