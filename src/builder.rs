@@ -294,8 +294,8 @@ impl JitBuilder {
     ///
     /// # Errors
     /// [`JitError::Memory`] if no address range for code can be had, [`JitError::Threads`] if the pool cannot
-    /// be made, [`JitError::Compile`] if LLVM does not understand the pipeline, [`JitError::Cache`] if the cache's directory cannot be
-    /// used.
+    /// be made, [`JitError::Compile`] if LLVM does not understand the pipeline, [`JitError::Cache`] if the directory of a
+    /// cache that has to hit cannot be used.
     pub fn build(self) -> Result<Jit, JitError> {
         let memory = match self.memory {
             Some(memory) => memory,
@@ -310,15 +310,16 @@ impl JitBuilder {
             lazy = lazy.on_failure(handler);
         }
         #[cfg(feature = "llvm")]
-        let (ir_layer, target, disk_cache) = {
+        let (ir_layer, target, cache) = {
             let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
             let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
-            let (cache, disk_cache) = match self.cache {
-                Some(cache) => cache.open(&compiler).map(|opened| (Some(opened.modules), opened.disk))?,
-                None => compiler.check_pipeline().map(|()| (None, None))?,
-            };
+            let mut cache = self.cache.map(|cache| cache.open(&compiler)).transpose()?.unwrap_or_default();
+            let modules = cache.modules.take();
+            if modules.is_none() {
+                compiler.check_pipeline()?;
+            }
             let layer = IrCompileLayer::new(compiler, object_layer.clone());
-            (Arc::new(cache.into_iter().fold(layer, IrCompileLayer::with_cache)), target, disk_cache)
+            (Arc::new(modules.into_iter().fold(layer, IrCompileLayer::with_cache)), target, cache)
         };
 
         #[cfg(feature = "llvm")]
@@ -369,7 +370,9 @@ impl JitBuilder {
             #[cfg(feature = "llvm")]
             verifies_ir: self.verifies_ir,
             #[cfg(feature = "llvm")]
-            disk_cache,
+            disk_cache: cache.disk,
+            #[cfg(feature = "llvm")]
+            cache_refused: cache.refused,
         };
         let files = Arc::new(files);
         if let Some(runtime) = CompilerRuntime::find(files.clone()) {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use uruk_core::SymbolFlags;
 use uruk_core::sync::Arc;
 use uruk_pipeline::cache::{
-    Access, CacheEvent, CacheMode, CompileCache, DiskCache, Miss, ObjectCache, PackLimits, ReadOnlyCache,
+    Access, CacheEvent, CacheMode, CacheOpenError, CompileCache, DiskCache, Miss, ObjectCache, PackLimits,
+    ReadOnlyCache,
 };
 use uruk_pipeline::ir::{CacheObserver, IrCache, IrCacheStats, IrCompileLayer, IrCompiler, ModuleInterface};
 use uruk_pipeline::object::ObjectBuffer;
@@ -47,7 +48,10 @@ enum Place {
 const MEMORY_BYTES: usize = 16 << 20;
 
 impl CacheOptions {
-    /// What is in a directory, which is made if it is not there. It has to be this user's, and nobody else may write to it.
+    /// What is in a directory, which is made if it is not there. It has to be this user's or root's, and nobody else may write to it.
+    /// A group that shares a cache has a directory of mode 2770: each of its members may then have code run by the others.
+    ///
+    /// An engine whose directory cannot be used works without a cache, and [`Jit::cache_refused`] says why.
     pub fn directory(path: impl Into<PathBuf>) -> Self {
         Self::of(Place::Directory(path.into()))
     }
@@ -103,7 +107,7 @@ impl CacheOptions {
         self
     }
 
-    /// Opens it for what `compiler` compiles.
+    /// Opens it for what `compiler` compiles. A cache that has to hit has to be there.
     pub(crate) fn open(self, compiler: &IrCompiler) -> Result<OpenCache, JitError> {
         let Self { place, mode, limits, memory_bytes, salt, observer } = self;
         let access = match mode {
@@ -112,8 +116,11 @@ impl CacheOptions {
         };
         let (below, disk): (Arc<dyn ObjectCache>, _) = match place {
             Place::Directory(path) => {
-                let disk = DiskCache::open(&path, access, limits).map_err(Arc::new)?;
-                let disk = Arc::new(disk);
+                let disk = match DiskCache::open(&path, access, limits) {
+                    Ok(disk) => Arc::new(disk),
+                    Err(error) if mode == CacheMode::RequireHit => return Err(Arc::new(error).into()),
+                    Err(error) => return Ok(OpenCache::refused(error)),
+                };
                 (disk.clone(), Some(disk))
             }
             Place::Store(store) if access == Access::ReadOnly => (Arc::new(ReadOnlyCache::new(store)), None),
@@ -124,14 +131,24 @@ impl CacheOptions {
         if let Some(observer) = observer {
             cache = cache.observed(observer);
         }
-        Ok(OpenCache { modules: Arc::new(cache), disk })
+        Ok(OpenCache { modules: Some(Arc::new(cache)), disk, refused: None })
     }
 }
 
-/// A cache in use.
+/// A cache in use, if there is one.
+#[derive(Default)]
 pub(crate) struct OpenCache {
-    pub(crate) modules: Arc<IrCache>,
+    pub(crate) modules: Option<Arc<IrCache>>,
     pub(crate) disk: Option<Arc<DiskCache>>,
+    /// Why there is none, though one was asked for.
+    pub(crate) refused: Option<Box<CacheOpenError>>,
+}
+
+impl OpenCache {
+    fn refused(error: CacheOpenError) -> Self {
+        tracing::warn!(%error, "there is no cache");
+        Self { refused: Some(Box::new(error)), ..Self::default() }
+    }
 }
 
 impl From<&str> for CacheOptions {
@@ -184,6 +201,12 @@ impl Jit {
     /// The cache in a directory, if that is what was asked for: its figures, and why it could not be written.
     pub fn disk_cache(&self) -> Option<&Arc<DiskCache>> {
         self.files.disk_cache.as_ref()
+    }
+
+    /// Why the directory of the cache cannot be used; nothing if it is in use, or there is none. Everything is compiled then, as without a
+    /// cache.
+    pub fn cache_refused(&self) -> Option<&CacheOpenError> {
+        self.files.cache_refused.as_deref()
     }
 
     /// Whether a file of bitcode or text would be compiled, or found, if it was added to the main dylib now and wanted, as the first of

@@ -91,7 +91,7 @@ pub enum JitError {
     /// The compile threads could not be started.
     #[error("cannot start the compile threads")]
     Threads(#[from] BuildError),
-    /// The directory of a cache cannot be used.
+    /// The directory of a cache that has to hit cannot be used.
     #[cfg(feature = "llvm")]
     #[error(transparent)]
     Cache(#[from] Arc<CacheOpenError>),

@@ -9,7 +9,7 @@ use uruk_core::{
     WeakResourceTracker,
 };
 #[cfg(feature = "llvm")]
-use uruk_pipeline::cache::DiskCache;
+use uruk_pipeline::cache::{CacheOpenError, DiskCache};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule,
@@ -55,6 +55,9 @@ pub(crate) struct Files {
     /// What lies below the layer's cache.
     #[cfg(feature = "llvm")]
     pub(crate) disk_cache: Option<Arc<DiskCache>>,
+    /// Why the cache that was asked for is not in use.
+    #[cfg(feature = "llvm")]
+    pub(crate) cache_refused: Option<Box<CacheOpenError>>,
 }
 
 /// How many members of an archive are announced to the linker.

@@ -8,13 +8,18 @@ use std::iter::successors;
 /// Prints `error` and its causes.
 pub(crate) fn error(error: &dyn Error) {
     // Nothing is left to say if stderr is gone.
-    let _ = std::io::stderr().write_all(render(error).as_bytes());
+    let _ = std::io::stderr().write_all(render(&format!("error: {error}"), error.source()).as_bytes());
 }
 
-/// The block: the error, then each cause, indented.
-fn render(error: &dyn Error) -> String {
-    let mut block = format!("error: {error}\n");
-    for cause in successors(error.source(), |error| (*error).source()) {
+/// Prints what is done otherwise than was asked, and why. It is done all the same.
+pub(crate) fn warning(what: &str, cause: &dyn Error) {
+    let _ = std::io::stderr().write_all(render(&format!("warning: {what}"), Some(cause)).as_bytes());
+}
+
+/// The block: what is said, then each cause, indented.
+fn render(said: &str, cause: Option<&dyn Error>) -> String {
+    let mut block = format!("{said}\n");
+    for cause in successors(cause, |error| (*error).source()) {
         let indented = cause.to_string().replace('\n', "\n    ");
         // Writing to a string does not fail.
         let _ = writeln!(block, "  because: {indented}");
@@ -46,6 +51,6 @@ mod tests {
     fn causes_follow_one_a_line() {
         let error = Outer { source: Middle { source: Inner } };
         let block = "error: cannot run `x`\n  because: y is missing\n  because: nobody wrote it\n    and nobody will\n";
-        assert_eq!(render(&error), block);
+        assert_eq!(render(&format!("error: {error}"), error.source()), block);
     }
 }

@@ -220,6 +220,9 @@ fn link(
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
     let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
+    if let Some(refused) = jit.cache_refused() {
+        report::warning("the program runs without a cache", refused);
+    }
     // Nothing of the program has run, so nobody has a pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
     let linked = add_and_link(jit, args);

@@ -109,6 +109,22 @@ fn a_second_process_compiles_nothing() {
     );
 }
 
+/// A cache that could not be opened was the end of the engine.
+#[test]
+fn an_engine_works_without_a_cache_that_cannot_be_used() {
+    let place = std::env::temp_dir().join(format!("uruk-embed-{}-no-directory", std::process::id()));
+    std::fs::write(&place, "a file").expect("temporary file");
+    let jit = engine(1, place.as_path());
+    let refused = jit.cache_refused().expect("it is no directory").to_string();
+    assert!(refused.contains(&*place.to_string_lossy()), "{refused}");
+    add_all(&jit).expect("valid");
+    assert!(jit.disk_cache().is_none() && jit.cache_stats().is_none());
+    let required = CacheOptions::directory(place.clone()).mode(CacheMode::RequireHit);
+    let opened = Jit::builder().cache(required).build();
+    assert!(matches!(opened, Err(JitError::Cache(_))), "{opened:?}");
+    std::fs::remove_file(&place).expect("it is ours");
+}
+
 #[test]
 fn what_must_be_found_is_named_when_it_is_not() {
     let directory = Directory::new();

@@ -287,6 +287,30 @@ fn a_cache_that_is_not_there_is_said_to_be_missing_and_not_made() {
     assert!(String::from_utf8_lossy(&nameless.stderr).contains("URUK_CACHE=DIR"));
 }
 
+/// The program did not run.
+#[test]
+fn a_program_runs_without_a_cache_that_cannot_be_used() {
+    let scratch = Scratch::new("unusable");
+    let place = scratch.path("cache");
+    fs::write(&place, "a file").expect("temporary file");
+    let file = bitcode("cached.c", PROGRAM).expect("it compiles");
+    let told = |words: &[&str]| {
+        let words: Vec<&OsStr> = words.iter().map(OsStr::new).chain([file.as_os_str()]).collect();
+        finish(&mut start(&place, &words))
+    };
+    let outcome = told(&[]);
+    let [out, error] = texts(&outcome);
+    assert_eq!(out, "with LLVM\n", "{error}");
+    let expected = format!(
+        "warning: the program runs without a cache\n  because: the cache directory {}",
+        place.display()
+    );
+    assert!(error.starts_with(&expected) && error.contains("Not a directory"), "{error}");
+    let required = told(&["--cache-mode=require-hit"]);
+    assert_eq!(required.end, End::Exited(1));
+    assert!(texts(&required)[1].starts_with("error: the cache directory"), "{:?}", texts(&required));
+}
+
 #[test]
 fn wrong_limits_are_wrong_usage() {
     let scratch = Scratch::new("limits");

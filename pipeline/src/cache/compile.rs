@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use uruk_core::sync::{Arc, Latch};
+use uruk_core::sync::{Arc, Latch, Mutex};
 
 use super::counters::Counter;
 use super::flights::{Entered, Flights};
@@ -24,7 +24,9 @@ pub struct CompileCache {
     memory: MemoryCache,
     below: Option<Arc<dyn ObjectCache>>,
     flights: Flights<Key, ObjectBuffer>,
-    wait_max: Duration,
+    process_wait_max: Duration,
+    /// A key that another process makes, and was waited for in vain.
+    given_up: Mutex<Option<Key>>,
     counts: Counts,
 }
 
@@ -73,8 +75,11 @@ pub enum Origin {
     Made(Miss),
 }
 
-/// For how long nobody waits for another to make an entry, unless it is told otherwise.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+/// For how long a thread waits for another one of its process, which goes on or waits as it does.
+const THREAD_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// For how long a thread waits for another process, unless it is told otherwise. That one may be suspended, and be so for days.
+const PROCESS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long a thread rests between two looks whether another process is done.
 const REST: Duration = Duration::from_millis(1);
@@ -87,15 +92,16 @@ impl CompileCache {
             memory: MemoryCache::new(memory_bytes),
             below,
             flights: Flights::new(),
-            wait_max: WAIT_MAX,
+            process_wait_max: PROCESS_WAIT_MAX,
+            given_up: Mutex::new(None),
             counts: Counts::default(),
         }
     }
 
-    /// The same, waiting at most `limit` for whoever makes an entry: another thread, or another process, which may be stopped.
+    /// The same, waiting at most `limit` for another process that makes an entry, instead of a second. It may be suspended.
     #[must_use]
     pub fn waiting_at_most(mut self, limit: Duration) -> Self {
-        self.wait_max = limit;
+        self.process_wait_max = limit;
         self
     }
 
@@ -168,7 +174,7 @@ impl CompileCache {
 
     /// Waits until another thread has told something, for a while.
     fn wait(&self, told: &Latch, blocking: &Blocking<'_>) {
-        let until = Instant::now() + self.wait_max;
+        let until = Instant::now() + THREAD_WAIT_MAX;
         let left = || until.saturating_duration_since(Instant::now());
         blocking(&mut || {
             told.wait_while(&left);
@@ -180,7 +186,9 @@ impl CompileCache {
         let Some(below) = &self.below else { return Claim::none() };
         let claim = below.try_claim(key).or_else(|| {
             let mut claim = None;
-            blocking(&mut || claim = self.claim_in_time(&**below, key));
+            if !self.has_given_up(&**below) {
+                blocking(&mut || claim = self.claim_in_time(&**below, key));
+            }
             claim
         });
         below.refresh();
@@ -190,12 +198,24 @@ impl CompileCache {
         })
     }
 
+    /// Whether a process that was waited for in vain still has what it had then. One that is suspended may have many keys, and costs one
+    /// wait.
+    fn has_given_up(&self, below: &dyn ObjectCache) -> bool {
+        let Some(key) = *self.given_up.lock() else { return false };
+        let is_let_go = below.try_claim(&key).is_some();
+        if is_let_go {
+            *self.given_up.lock() = None;
+        }
+        !is_let_go
+    }
+
     fn claim_in_time(&self, below: &dyn ObjectCache, key: &Key) -> Option<Claim> {
-        let (until, mut rest) = (Instant::now() + self.wait_max, REST);
+        let (until, mut rest) = (Instant::now() + self.process_wait_max, REST);
         let nobody_opens_it = Latch::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                *self.given_up.lock() = Some(*key);
                 return None;
             }
             // The system has no wait for a byte of a file that ends.

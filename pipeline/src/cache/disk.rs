@@ -236,4 +236,37 @@ mod tests {
         drop(cache);
         std::fs::remove_dir_all(&path).expect("it is ours");
     }
+
+    /// The thread that writes had not yet begun with an entry when the cache retired. It was written through other descriptors, and the
+    /// frozen list of entries did not have it.
+    ///
+    /// ```text
+    ///  writer:  takes 1, waits for the view ............... writes 1, then 2 by the name of the directory
+    ///  test:    put 1 ── put 2 ── sees the retirement ── lets the view go ── joins ── get 2
+    ///  other:                 retire ...............................................
+    /// ```
+    #[test]
+    fn what_is_written_while_the_cache_retires_is_found_afterwards() {
+        let path = std::env::temp_dir().join(format!("uruk-disk-{}-retires", std::process::id()));
+        let (first, second) = (Key::from_bytes([1; 32]), Key::from_bytes([2; 32]));
+        let object = ObjectBuffer::new("object", vec![7; 100]);
+        let cache = DiskCache::open(&path, Access::ReadWrite, PackLimits::default()).expect("our own");
+        std::thread::scope(|scope| {
+            cache.own.pack.while_locked(|| {
+                cache.put(&first, &object);
+                while format!("{:?}", cache.writer).contains("Some(1)") {
+                    std::thread::yield_now();
+                }
+                cache.put(&second, &object);
+                scope.spawn(|| cache.retire());
+                while !cache.is_retired() {
+                    std::thread::yield_now();
+                }
+            });
+        });
+        assert_eq!(cache.failure(), None);
+        assert_eq!(cache.get(&second).expect("it was written").bytes(), object.bytes());
+        drop(cache);
+        std::fs::remove_dir_all(&path).expect("it is ours");
+    }
 }

@@ -5,6 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use uruk_pipeline::cache::{
@@ -63,6 +64,11 @@ impl Process {
         }
     }
 
+    /// Tells it something, for which it has waited.
+    pub(crate) fn say(&mut self, text: &str) {
+        writeln!(self.child.stdin.as_mut().expect("it is piped"), "{text}").expect("it listens");
+    }
+
     /// With all that it has started: a wrapper may be killed before it has said that its child is to go with it.
     pub(crate) fn kill(&mut self) {
         if self.child.try_wait().expect("it is ours").is_none() {
@@ -112,6 +118,8 @@ fn plays_its_role() {
         "small writer" => write(directory, number, SMALL),
         "filler" => fill(directory),
         "holder" => hold(directory, number),
+        "holder of many" => hold_many(directory, number),
+        "member" => share(directory, number),
         "maker" => make(directory, number),
         "forks" => say(&super::queue::fork_while_it_writes(directory)),
         "retires" => say(&super::queue::retire(directory)),
@@ -121,8 +129,7 @@ fn plays_its_role() {
 }
 
 /// So small that generations come and go.
-pub(crate) const SMALL: PackLimits =
-    PackLimits { size_bytes: 1 << 20, age: std::time::Duration::from_secs(3600) };
+pub(crate) const SMALL: PackLimits = PackLimits { size_bytes: 1 << 20, age: Duration::from_secs(3600) };
 
 /// Writes one entry after another, and says which are written.
 fn write(directory: &Path, first: u64, limits: PackLimits) {
@@ -158,10 +165,26 @@ fn hold(directory: &Path, number: u64) {
     let _ = stdin().read(&mut [0]);
 }
 
+/// Has the claims on many keys until it is told to go on. Then it stores what it was to make, and says how much was there.
+fn hold_many(directory: &Path, count: u64) {
+    let cache = DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
+    let claims: Vec<_> =
+        (0..count).map(|number| cache.try_claim(&key(number)).expect("nobody has it")).collect();
+    say("holds");
+    let _ = stdin().read(&mut [0]);
+    for (number, claim) in (0..count).zip(claims) {
+        cache.put_claimed(&key(number), &object(number), claim);
+    }
+    cache.flush();
+    let written = cache.pack().stats().written;
+    say(&format!("{count} stored, {written} of them anew"));
+}
+
 /// Wants entries, and says how many of them it has made.
 fn make(directory: &Path, count: u64) {
     let disk = DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
-    let cache = CompileCache::new(0, Some(Arc::new(disk)));
+    // However long the others are not let run.
+    let cache = CompileCache::new(0, Some(Arc::new(disk))).waiting_at_most(Duration::from_secs(3600));
     let mut made = 0;
     for number in 0..count {
         let wait = |wait: &mut dyn FnMut()| {
@@ -175,6 +198,19 @@ fn make(directory: &Path, count: u64) {
     }
     cache.retire();
     say(&made.to_string());
+}
+
+/// Writes an entry, and says how many of those up to this one can be read.
+fn share(directory: &Path, number: u64) {
+    let pack = match Pack::open(directory, Access::ReadWrite, PackLimits::default()) {
+        Ok(pack) => pack,
+        Err(error) => return say(&error.to_string()),
+    };
+    if let Err(error) = pack.put(&key(number), &payload(number)) {
+        return say(&error.to_string());
+    }
+    let read = (1..=number).filter(|number| pack.get(&key(*number)).is_ok()).count();
+    say(&format!("{read} of {number}"));
 }
 
 /// Reads where nothing can be written, and says why not.

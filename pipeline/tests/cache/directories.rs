@@ -1,8 +1,8 @@
 //! Whose directories may hold a cache, and what cannot be written to.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
 
 use uruk_pipeline::cache::{Access, CacheOpenError, Miss, Pack, PackLimits, WriteError};
 
@@ -12,6 +12,9 @@ use super::{assert_stored, key, open, payload};
 
 /// Somebody who is neither root nor this user.
 const SOMEBODY: u32 = 65534;
+
+/// A group that nobody here is in.
+const TEAM: u32 = 60_010;
 
 fn set_mode(path: &PathBuf, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("it is ours");
@@ -37,7 +40,7 @@ fn a_directory_is_made_for_its_user_alone() {
 fn a_directory_that_others_may_write_to_is_refused() {
     let scratch = Scratch::new("directory-writable");
     drop(open(&scratch, Access::ReadWrite));
-    for mode in [0o770, 0o702, 0o777, 0o1777] {
+    for mode in [0o770, 0o702, 0o777, 0o1777, 0o2777, 0o2702, 0o4770] {
         set_mode(&scratch.path("cache"), mode);
         for access in [Access::ReadWrite, Access::ReadOnly] {
             let error = try_open(&scratch, access).expect_err("others may write there");
@@ -62,6 +65,60 @@ fn a_directory_of_somebody_else_is_refused() {
         return skip("only root can give directories away");
     }
     let error = try_open(&scratch, Access::ReadOnly).expect_err("it belongs to somebody else");
+    assert!(matches!(error, CacheOpenError::Foreign { owner: SOMEBODY, .. }), "{error}");
+}
+
+/// Runs `role` as a user of a group of its own and of [`TEAM`].
+fn member(user: &str, role: &str, directory: &Path, number: u64) -> Option<String> {
+    let team = TEAM.to_string();
+    let wrapper = ["setpriv", "--reuid", user, "--regid", user, "--groups", &team];
+    Process::start(&wrapper, role, directory, number).hear()
+}
+
+#[test]
+fn a_group_shares_a_directory_that_it_may_write_to_and_gives_its_files_to_it() {
+    let scratch = Scratch::new("directory-shared");
+    let directory = scratch.path("cache");
+    drop(open(&scratch, Access::ReadWrite));
+    let binary = std::env::current_exe().expect("the running test");
+    let binary = binary.to_str().expect("a plain path");
+    let may_run = works(&["setpriv", "--reuid", "60001", "--clear-groups", binary, "--list"]);
+    if !may_run || chown(&directory, None, Some(TEAM)).is_err() {
+        return skip("only root can become somebody else, and that one has to be able to run this test");
+    }
+    set_mode(&directory, 0o2770);
+    assert_eq!(member("60001", "member", &directory, 1).as_deref(), Some("1 of 1"));
+    assert_eq!(member("60002", "member", &directory, 2).as_deref(), Some("2 of 2"));
+    // Also where a member owns it, and for who is root.
+    chown(&directory, Some(60_001), None).expect("we are root");
+    assert_eq!(member("60002", "member", &directory, 3).as_deref(), Some("3 of 3"));
+    (1..=3).for_each(|number| assert_stored(&open(&scratch, Access::ReadOnly), number));
+    for file in fs::read_dir(&directory).expect("it is there") {
+        let file = file.expect("it is there").metadata().expect("it is there");
+        assert_eq!((file.gid(), file.permissions().mode() & 0o7777), (TEAM, 0o660));
+    }
+    // What a member has not written, or others may write, is not read.
+    for (owner, group, mode) in [(SOMEBODY, SOMEBODY, 0o660), (60_001, TEAM, 0o662), (0, SOMEBODY, 0o660)] {
+        for file in fs::read_dir(&directory).expect("it is there") {
+            let path = file.expect("it is there").path();
+            chown(&path, Some(owner), Some(group)).expect("we are root");
+            set_mode(&path, mode);
+        }
+        assert_eq!(open(&scratch, Access::ReadOnly).get(&key(1)).map(drop), Err(Miss::NotStored));
+    }
+}
+
+#[test]
+fn a_shared_directory_is_refused_if_its_name_was_free_to_take() {
+    let scratch = Scratch::new("directory-free-name");
+    drop(open(&scratch, Access::ReadWrite));
+    if chown(scratch.path("cache"), Some(SOMEBODY), Some(SOMEBODY)).is_err() {
+        return skip("only root can give directories away");
+    }
+    set_mode(&scratch.path("cache"), 0o2770);
+    drop(open(&scratch, Access::ReadOnly));
+    set_mode(&scratch.path("."), 0o1777);
+    let error = try_open(&scratch, Access::ReadOnly).expect_err("anybody could have made it");
     assert!(matches!(error, CacheOpenError::Foreign { owner: SOMEBODY, .. }), "{error}");
 }
 

@@ -1,5 +1,6 @@
 //! One compile for each key: of threads, and of processes, one of which may die or stop.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use uruk_pipeline::object::ObjectBuffer;
 
 use super::child::Process;
 use super::support::Scratch;
-use super::{key, object};
+use super::{key, object, open};
 
 fn disk(scratch: &Scratch) -> Arc<DiskCache> {
     let disk = DiskCache::open(&scratch.path("cache"), Access::ReadWrite, PackLimits::default());
@@ -50,6 +51,41 @@ fn a_holder_that_is_stopped_is_not_waited_for_for_ever() {
     // Nobody makes another.
     assert_eq!(obtain(&cache, 1).origin, Origin::Made(Miss::NotStored));
     assert_eq!(cache.stats().waits_given_up, 1);
+}
+
+/// A suspended process has a key for each thread, and for each entry that it has not yet written. Each of them was waited for.
+#[test]
+fn a_process_that_is_stopped_is_waited_for_once() {
+    let scratch = Scratch::new("flights-stopped-once");
+    let mut holder = Process::start(&[], "holder of many", &scratch.path("cache"), 20);
+    assert_eq!(holder.hear().as_deref(), Some("holds"));
+    kill_process(holder.id(), Signal::STOP).expect("it is ours");
+    let cache = CompileCache::new(0, Some(disk(&scratch))).waiting_at_most(Duration::from_millis(30));
+    let waits = Cell::new(0);
+    let counted = |wait: &mut dyn FnMut()| {
+        waits.set(waits.get() + 1);
+        wait();
+        true
+    };
+    let want = |number| {
+        cache.get_or_make(&key(number), &counted, || Ok::<_, ()>(object(number))).expect("it is made")
+    };
+    for number in 0..20 {
+        assert_eq!(want(number).origin, Origin::Made(Miss::NotStored));
+    }
+    assert_eq!((waits.get(), cache.stats().waits_given_up), (1, 20));
+    cache.flush();
+    // The other one goes on, finds the entries, and leaves them as they are.
+    kill_process(holder.id(), Signal::CONT).expect("it is ours");
+    holder.say("go on");
+    assert_eq!(holder.hear().as_deref(), Some("20 stored, 0 of them anew"));
+    let verified = open(&scratch, Access::ReadOnly).verify();
+    assert_eq!((verified.entries, verified.bad.len()), (20, 0));
+    // Others are waited for again.
+    let mut second = Process::start(&[], "holder", &scratch.path("cache"), 20);
+    assert_eq!(second.hear().as_deref(), Some("holds"));
+    assert_eq!(want(20).origin, Origin::Made(Miss::NotStored));
+    assert_eq!((waits.get(), cache.stats().waits_given_up), (2, 21));
 }
 
 #[test]

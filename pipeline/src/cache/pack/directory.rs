@@ -1,7 +1,13 @@
-//! [`Directory`]: where a pack lies. It belongs to this user or to root, and nobody else may write to it.
+//! [`Directory`]: where a pack lies, and who may write to it.
 //!
-//! Whoever can write an entry has code run with the rights of whoever reads it. Files are opened through the descriptor of the
-//! directory that was checked, so another that takes its name later is never looked at.
+//! An entry is code: its writer has it run with the rights of each reader. So a directory belongs to this user or to root, and others cannot
+//! write to it. The exception is a directory that a group *shares*: the group may write to it, and it has the set-group-id bit, so
+//! that all files in it are the group's (`chmod 2770`). It is taken from any owner, for the group may write in any case. A name in a directory
+//! that everybody may write to is anybody's to take, though: there the owner has to be this user or root.
+//!
+//! Files are opened through the descriptor of the directory that was checked, so another that takes its name later is never looked
+//! at. They may be read and written by those who may list and write to the directory: the system's `umask` narrows that, unless the directory is
+//! shared.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -31,7 +37,7 @@ pub enum CacheOpenError {
     },
     /// It belongs to somebody else.
     #[error(
-        "the cache directory {} belongs to user {owner}, who could have code run as user {user}: name a directory of your own",
+        "the cache directory {} belongs to user {owner}, who could have code run as user {user}: name a directory of your own, or one that a group of yours shares (mode 2770)",
         path.display()
     )]
     Foreign {
@@ -44,7 +50,7 @@ pub enum CacheOpenError {
     },
     /// Others may write to it.
     #[error(
-        "others may write to the cache directory {path} (mode {mode:04o}), and so have code run as you: `chmod 700 {path}`",
+        "others may write to the cache directory {path} (mode {mode:04o}), and so have code run as you: `chmod 700 {path}`, or `chmod 2770 {path}` to share it with its group",
         path = path.display()
     )]
     WritableByOthers {
@@ -64,13 +70,24 @@ pub(in crate::cache) struct Directory {
     absolute: PathBuf,
     /// Device and number, which tell it from others that have its name.
     identity: (u64, u64),
+    writers: Writers,
+    /// The permissions of a file that is made here.
+    file_mode: Mode,
     /// Of the format of its files.
     version: u32,
 }
 
-/// What protects a file or directory from others.
-enum Protection {
-    Good,
+/// Who may write to a file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writers {
+    /// This user, and root.
+    Owner,
+    /// All of this group.
+    Group(u32),
+}
+
+/// What keeps a directory from being trusted.
+enum Distrust {
     Foreign { owner: u32, user: u32 },
     WritableByOthers { mode: u32 },
 }
@@ -96,19 +113,18 @@ impl Directory {
         };
         let handle = handle.map_err(|error| system("opened", error.into()))?;
         let stat = fs::fstat(&handle).map_err(|error| system("examined", error.into()))?;
-        match Protection::of(&stat) {
-            Protection::Good => {
-                let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-                let identity = (stat.st_dev, stat.st_ino);
-                Ok(Self { handle, path: path.to_owned(), absolute, identity, version })
+        let writers = Writers::of_directory(&handle, &stat).map_err(|distrust| match distrust {
+            Distrust::Foreign { owner, user } => {
+                CacheOpenError::Foreign { path: path.to_owned(), owner, user }
             }
-            Protection::Foreign { owner, user } => {
-                Err(CacheOpenError::Foreign { path: path.to_owned(), owner, user })
+            Distrust::WritableByOthers { mode } => {
+                CacheOpenError::WritableByOthers { path: path.to_owned(), mode }
             }
-            Protection::WritableByOthers { mode } => {
-                Err(CacheOpenError::WritableByOthers { path: path.to_owned(), mode })
-            }
-        }
+        })?;
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let identity = (stat.st_dev, stat.st_ino);
+        let file_mode = Mode::RUSR | Mode::WUSR | Mode::from_raw_mode(stat.st_mode & 0o066);
+        Ok(Self { handle, path: path.to_owned(), absolute, identity, writers, file_mode, version })
     }
 
     /// Opens the same directory by its name, whatever has become of the descriptor. There may be another one of this name, or none: the process
@@ -119,9 +135,8 @@ impl Directory {
         if (stat.st_dev, stat.st_ino) != known.identity {
             return Err(Errno::STALE);
         }
-        let Self { handle: _, path, absolute, identity, version } = known;
-        let (path, absolute) = (path.clone(), absolute.clone());
-        Ok(Self { handle, path, absolute, identity: *identity, version: *version })
+        let (path, absolute) = (known.path.clone(), known.absolute.clone());
+        Ok(Self { handle, path, absolute, ..*known })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -166,16 +181,24 @@ impl Directory {
         Ok(numbers)
     }
 
-    /// Opens a file of the directory that nobody else may write to.
+    /// Opens a file of the directory to which only those may write who may write to the directory.
     pub(in crate::cache) fn open_file(&self, name: &str, access: OFlags) -> Result<OwnedFd, Errno> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let file = fs::openat(&self.handle, name, flags, self.file_mode)?;
         let stat = fs::fstat(&file)?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-        match Protection::of(&stat) {
-            Protection::Good if is_file => Ok(file),
-            _ => Err(Errno::PERM),
+        if !is_file || !self.writers.are_those_of(&stat) {
+            return Err(Errno::PERM);
         }
+        let is_made_here = access.contains(OFlags::CREATE) && stat.st_uid == geteuid().as_raw();
+        if is_made_here && matches!(self.writers, Writers::Group(_)) {
+            // The mask of one user is not to lock out the others.
+            let mode = Mode::from_raw_mode(stat.st_mode);
+            if !mode.contains(self.file_mode) {
+                fs::fchmod(&file, mode | self.file_mode)?;
+            }
+        }
+        Ok(file)
     }
 
     /// How long a file is; nothing if it is not there.
@@ -198,17 +221,36 @@ impl AsFd for Directory {
     }
 }
 
-impl Protection {
-    fn of(stat: &Stat) -> Self {
-        let (owner, user) = (stat.st_uid, geteuid().as_raw());
+impl Writers {
+    /// Who may write to a directory, if they are to be trusted.
+    fn of_directory(handle: &OwnedFd, stat: &Stat) -> Result<Self, Distrust> {
         let mode = stat.st_mode & 0o7777;
-        // Root can have any code run anyway.
-        if owner != user && owner != 0 {
-            Self::Foreign { owner, user }
-        } else if mode & 0o022 != 0 {
-            Self::WritableByOthers { mode }
-        } else {
-            Self::Good
+        let is_shared = mode & 0o2022 == 0o2020;
+        if mode & 0o022 != 0 && !is_shared {
+            return Err(Distrust::WritableByOthers { mode });
         }
+        let (owner, user) = (stat.st_uid, geteuid().as_raw());
+        let is_trusted = is_owner_trusted(stat) || is_shared && is_named_by_few(handle);
+        if !is_trusted {
+            return Err(Distrust::Foreign { owner, user });
+        }
+        Ok(if is_shared { Self::Group(stat.st_gid) } else { Self::Owner })
     }
+
+    /// Whether nobody else may write to a file.
+    fn are_those_of(self, file: &Stat) -> bool {
+        let is_of_group = self == Self::Group(file.st_gid);
+        let by_others = if is_of_group { 0o002 } else { 0o022 };
+        (is_owner_trusted(file) || is_of_group) && file.st_mode & by_others == 0
+    }
+}
+
+/// Root can have any code run anyway.
+fn is_owner_trusted(stat: &Stat) -> bool {
+    stat.st_uid == geteuid().as_raw() || stat.st_uid == 0
+}
+
+/// Whether not everybody could have made a directory of this name.
+fn is_named_by_few(directory: &OwnedFd) -> bool {
+    fs::statat(directory, "..", AtFlags::empty()).is_ok_and(|parent| parent.st_mode & 0o002 == 0)
 }

@@ -230,9 +230,12 @@ impl Pack {
         self.view.lock().refresh(&self.directory, self.open_flags());
     }
 
-    /// Goes by what it has seen so far, and keeps its files as they are: whoever lets other code run may find some of them closed.
+    /// Looks for the last time, and keeps its files as they are: code of others may close some of them from here on.
     pub(in crate::cache) fn freeze(&self) {
-        self.view.lock().freeze();
+        let mut view = self.view.lock();
+        // What was written through other descriptors is found as well.
+        view.refresh(&self.directory, self.open_flags());
+        view.freeze();
     }
 
     /// Where the entry of a key may lie, the newest place first.
