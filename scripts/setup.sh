@@ -13,7 +13,8 @@ cd "$(dirname "$0")/.."
 # lld-22                        links the shared libraries and native twins of the tests
 # g++                           the C++ headers and library; with it the linker and `ar`
 # make                          the Makefile
-packages=(llvm-22-dev libpolly-22-dev clang-22 lld-22 g++ make)
+# gdb                           runs a module in a test, which is skipped without it
+packages=(llvm-22-dev libpolly-22-dev clang-22 lld-22 g++ make gdb)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

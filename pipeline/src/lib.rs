@@ -11,4 +11,7 @@ pub mod memory;
 pub mod object;
 pub mod platform;
 pub mod runtime;
+mod temporary_file;
 pub mod tiers;
+
+pub use temporary_file::TemporaryFile;

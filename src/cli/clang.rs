@@ -7,7 +7,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use uruk::pipeline::TemporaryFile;
 use uruk::pipeline::ir::OptimizationLevel;
 use uruk::pipeline::object::is_script;
 
@@ -88,11 +88,14 @@ fn script(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// What a command prints that reads `input`. That is a file in memory: nobody waits for a reader that stops early.
+/// What a command prints that reads `input`. That is a file: nobody waits for a reader that stops early.
 fn output_of_input(mut command: Command, input: &[u8]) -> io::Result<Output> {
-    let mut file = File::from(memfd_create("uruk source", MemfdFlags::CLOEXEC)?);
-    file.write_all(input)?;
-    file.rewind()?;
+    let file = TemporaryFile::with(|file| {
+        let mut contents = file.file();
+        contents.write_all(input)?;
+        contents.rewind()?;
+        contents.try_clone()
+    })?;
     command.stdin(file).output()
 }
 

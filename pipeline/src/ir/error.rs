@@ -84,6 +84,14 @@ pub enum CompileError {
         /// What the system says.
         message: String,
     },
+    /// LLVM was loaded, and the part of this program that calls it was not.
+    #[error(
+        "the part of this program that calls LLVM cannot be loaded: {message}; name a directory for temporary files from which code may be loaded: TMPDIR=DIR"
+    )]
+    Shim {
+        /// What the system says, for each place that was tried.
+        message: String,
+    },
     /// LLVM gave up in the middle of a stage. The module and all else in its context are lost.
     #[error("{module}: LLVM gave up during {stage}: {message}")]
     Fatal {

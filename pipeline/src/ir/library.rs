@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The shim uses variables of LLVM's as well, which no such function can stand for. So it is a library of its own, which needs LLVM's. It is part
-//! of the program as bytes, and is loaded from a file in memory, right behind LLVM.
+//! of the program as bytes, and is loaded from a file in memory, or a temporary one, right behind LLVM.
 //!
 //! Holds: whoever calls LLVM through this crate has asked [`load`] before, and got an error if the library is not there. So only
 //! code that calls inkwell's functions before any of ours meets a library that is gone inside a call.
@@ -39,15 +39,14 @@ mod place {
 #[cfg(uruk_lazy_llvm)]
 mod place {
     use std::ffi::{CStr, CString, c_char, c_void};
-    use std::fs::File;
     use std::io::Write as _;
-    use std::os::fd::AsRawFd as _;
-    use std::path::PathBuf;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::{Path, PathBuf};
     use std::sync::OnceLock;
 
-    use rustix::fs::{MemfdFlags, memfd_create};
     use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
+    use crate::TemporaryFile;
     use crate::ir::CompileError;
 
     /// What the build script found.
@@ -55,7 +54,6 @@ mod place {
 
     /// What is built of the C++ files behind `ffi.rs`.
     const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/uruk_llvm_shim.so"));
-    const SHIM_NAME: &str = "uruk_llvm_shim";
 
     /// The shim with LLVM in its scope, or why there is none. Neither is ever closed.
     static LOADED: OnceLock<Result<Handle, CompileError>> = OnceLock::new();
@@ -71,7 +69,7 @@ mod place {
     /// Sees to it that LLVM can be called.
     ///
     /// # Errors
-    /// [`CompileError::Library`].
+    /// [`CompileError::Library`], [`CompileError::Shim`].
     ///
     /// # Cost
     /// 11 ms at the first call, a load afterwards.
@@ -86,7 +84,7 @@ mod place {
 
     fn handle() -> Result<Handle, CompileError> {
         let load = || {
-            open(LIBRARY, LIBRARY)?;
+            open_library(LIBRARY)?;
             open_shim()
         };
         LOADED.get_or_init(load).clone()
@@ -94,35 +92,36 @@ mod place {
 
     /// The library that LLVM's functions are found through: it needs LLVM, so they are in its scope.
     fn open_shim() -> Result<Handle, CompileError> {
-        let failed = |error: std::io::Error| CompileError::Library {
-            path: SHIM_NAME.into(),
-            message: format!("a file in memory is needed for it: {error}"),
-        };
-        let file = memfd_create(SHIM_NAME, MemfdFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
-        let mut file = File::from(file);
-        file.write_all(SHIM).map_err(failed)?;
-        open(&format!("/proc/self/fd/{}", file.as_raw_fd()), SHIM_NAME)
+        let loaded = TemporaryFile::with(|file| {
+            let mut contents = file.file();
+            contents.write_all(SHIM)?;
+            open(&file.path()?).map_err(std::io::Error::other)
+        });
+        loaded.map_err(|error| CompileError::Shim { message: error.to_string() })
     }
 
-    fn open(path: &str, called: &str) -> Result<Handle, CompileError> {
-        let name = CString::new(path).unwrap_or_default();
+    fn open_library(path: &str) -> Result<Handle, CompileError> {
+        open(path.as_ref()).map_err(|message| CompileError::Library { path: path.into(), message })
+    }
+
+    fn open(path: &Path) -> Result<Handle, String> {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
         // SAFETY: the library's constructors only fill tables of its own; its symbols are seen by nobody who does not ask for them.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-        if handle.is_null() { Err(failure(called)) } else { Ok(Handle(handle)) }
+        if handle.is_null() { Err(failure()) } else { Ok(Handle(handle)) }
     }
 
     /// What the dynamic linker says about the last failure on this thread.
-    fn failure(called: &str) -> CompileError {
+    fn failure() -> String {
         // SAFETY: the answer is null or a terminated string that stays until the next call on this thread.
-        let message = unsafe {
+        unsafe {
             let message = libc::dlerror();
             if message.is_null() {
-                "no reason is given".into()
+                "no reason is given".to_owned()
             } else {
-                CStr::from_ptr(message).to_string_lossy()
+                CStr::from_ptr(message).to_string_lossy().into_owned()
             }
-        };
-        CompileError::Library { path: called.into(), message: message.into_owned() }
+        }
     }
 
     /// What a stub jumps through, with the function's name behind it, up to a zero byte.
@@ -143,7 +142,7 @@ mod place {
         // SAFETY: the library stays, and the name ends with a zero byte.
         let function = unsafe { libc::dlsym(handle.0, name.cast()) };
         if function.is_null() {
-            give_up(&failure(LIBRARY));
+            give_up(&CompileError::Library { path: LIBRARY.into(), message: failure() });
         }
         // Relaxed: threads that meet here store the same. A jump of an x86-64 that sees it comes after the library was loaded.
         target.store(function, Ordering::Relaxed);
@@ -229,9 +228,8 @@ mod place {
 
         #[test]
         fn a_library_that_is_gone_is_named_with_what_to_do() {
-            let error = open("/nowhere/libLLVM.so.22.1", "/nowhere/libLLVM.so.22.1")
-                .expect_err("there is no such directory")
-                .to_string();
+            let error =
+                open_library("/nowhere/libLLVM.so.22.1").expect_err("there is no such directory").to_string();
             assert!(error.starts_with("/nowhere/libLLVM.so.22.1: LLVM cannot be loaded: "), "{error}");
             assert!(error.contains("No such file") && error.contains("libllvm22"), "{error}");
         }

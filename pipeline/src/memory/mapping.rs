@@ -14,7 +14,8 @@
 //! pages need no file descriptor that way, and perf names the functions in them.
 //!
 //! A process may be forbidden to make pages executable that were not mapped so (`PR_SET_MDWE`, SELinux). Then
-//! the pages are those of a file in memory, and each view is mapped with the protection that it keeps:
+//! the pages are those of a file in memory (of a temporary one where those are forbidden), and each view is mapped with the protection that it
+//! keeps:
 //!
 //! ```text
 //!   memfd_create, ftruncate
@@ -26,14 +27,14 @@ use std::io;
 use std::iter;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::ptr;
 use std::sync::Arc;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::FallocateFlags;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
 use super::{MemoryError, SegmentKind};
+use crate::TemporaryFile;
 
 /// The size of a page on the targets we link for.
 pub(super) const PAGE_BYTES: usize = 4096;
@@ -142,13 +143,32 @@ pub(super) fn map_two_views(run: usize, len: usize, kind: SegmentKind) -> Result
     Ok(working.expose_provenance())
 }
 
-/// Makes the two views of a fresh slab in a file in memory; neither ever has another protection than its own.
+/// Makes the two views of a fresh slab in a file; neither ever has another protection than its own.
 pub(super) fn map_file_views(run: usize, len: usize, kind: SegmentKind) -> Result<usize, MemoryError> {
-    let file = memory_file(len).map_err(protect_error(run, len, "two views (file in memory)"))?;
+    // A file beyond the limit on files would cost the process a deadly signal.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let is_too_long = limit.is_some_and(|limit| limit < len as u64);
+    let refused = if is_too_long { Err(rustix::io::Errno::FBIG.into()) } else { Ok(()) };
+    refused
+        .and_then(|()| TemporaryFile::with(|file| Ok(views_of_file(file, run, len, kind)?)))
+        .map_err(protect_error(run, len, "two views (of a file)"))
+}
+
+fn views_of_file(
+    file: &TemporaryFile,
+    run: usize,
+    len: usize,
+    kind: SegmentKind,
+) -> rustix::io::Result<usize> {
+    if file.is_in_memory() {
+        rustix::fs::ftruncate(file.file(), len as u64)?;
+    } else {
+        // A disk that turned out to be full later would cost the process a deadly signal.
+        rustix::fs::fallocate(file.file(), FallocateFlags::empty(), 0, len as u64)?;
+    }
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a fresh mapping at an address of the system's choice touches no existing one.
-    let working = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, &file, 0) }
-        .map_err(protect_error(run, len, "two views (writable view of a file)"))?;
+    let working = unsafe { rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED, file.file(), 0) }?;
     let prot = match kind {
         SegmentKind::Code => ProtFlags::READ | ProtFlags::EXEC,
         _ => ProtFlags::READ,
@@ -156,32 +176,15 @@ pub(super) fn map_file_views(run: usize, len: usize, kind: SegmentKind) -> Resul
     // SAFETY: `run..run + len` lies in our reserved range and belongs to the caller, so nothing is replaced but the
     // reservation.
     let second = unsafe {
-        rustix::mm::mmap(pointer(run).cast(), len, prot, MapFlags::SHARED | MapFlags::FIXED, &file, 0)
+        rustix::mm::mmap(pointer(run).cast(), len, prot, MapFlags::SHARED | MapFlags::FIXED, file.file(), 0)
     };
     if let Err(errno) = second {
         unmap(working.expose_provenance(), len);
         // A mapping that replaces another and fails may have removed that: take the addresses back.
         let _ = map_nothing(run, len);
-        return Err(protect_error(run, len, "two views (run view of a file)")(errno));
+        return Err(errno);
     }
     Ok(working.expose_provenance())
-}
-
-/// A file of `len` zeros that lives as long as it is mapped.
-fn memory_file(len: usize) -> rustix::io::Result<OwnedFd> {
-    // A file beyond the limit on files would cost the process a deadly signal.
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
-    if limit.is_some_and(|limit| limit < len as u64) {
-        return Err(rustix::io::Errno::FBIG);
-    }
-    // A system may insist that files in memory say they are no programs; older ones do not know how that is said.
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
-    let file = match rustix::fs::memfd_create("uruk", flags) {
-        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create("uruk", MemfdFlags::CLOEXEC)?,
-        result => result?,
-    };
-    rustix::fs::ftruncate(&file, len as u64)?;
-    Ok(file)
 }
 
 /// Maps private, writable, zeroed memory over `start..start + len` of the reserved range.
@@ -313,14 +316,14 @@ fn reserve_error(len: usize) -> impl FnOnce(rustix::io::Errno) -> MemoryError {
     }
 }
 
-fn protect_error(
+fn protect_error<E: Into<io::Error>>(
     start: usize,
     len: usize,
     wanted: &'static str,
-) -> impl FnOnce(rustix::io::Errno) -> MemoryError {
-    move |errno| MemoryError::Protect {
+) -> impl FnOnce(E) -> MemoryError {
+    move |error| MemoryError::Protect {
         range: start as u64..(start + len) as u64,
         wanted,
-        source: Arc::new(io::Error::from(errno)),
+        source: Arc::new(error.into()),
     }
 }
