@@ -1,10 +1,12 @@
 //! Damaged objects: an error or a link, never a panic, an overflow or a write out of bounds.
 
+mod crafted;
 #[expect(dead_code, reason = "each test binary uses a part of what they share")]
 mod link_support;
 
 use std::sync::Arc;
 
+use crafted::{CREL, Object, Section, TO_SYMBOLS};
 use link_support::*;
 use uruk_core::{ExecutorAddr, SymbolFlags};
 use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, elf};
@@ -118,14 +120,23 @@ const EVERYTHING: &str = r#"
     }
 "#;
 
+const FLAGS: [&str; 4] = ["-O1", "-fPIC", "-fcommon", "-ffunction-sections"];
+
 fn sample() -> Vec<u8> {
-    compile(CC, "c", EVERYTHING, &["-O1", "-fPIC", "-fcommon", "-ffunction-sections"])
+    compile(CC, "c", EVERYTHING, &FLAGS)
+}
+
+/// The same with relocations in the compact form.
+fn compact_sample() -> Vec<u8> {
+    let flags = [&FLAGS[..], &["-Wa,--crel,--allow-experimental-crel"]].concat();
+    compile(Tool("clang-22"), "c", EVERYTHING, &flags)
 }
 
 #[test]
-fn the_sample_itself_links() {
-    let object = sample();
-    drop(link_anywhere(elf::parse("sample.o", &object).expect("parses"), false).expect("links"));
+fn the_samples_themselves_link() {
+    for object in [sample(), compact_sample()] {
+        drop(link_anywhere(elf::parse("sample.o", &object).expect("parses"), false).expect("links"));
+    }
 }
 
 #[test]
@@ -140,7 +151,11 @@ fn truncated_objects_are_refused_or_linked_at_every_length() {
 
 #[test]
 fn objects_with_one_changed_byte_are_refused_or_linked() {
-    let mut object = sample();
+    change_each_byte(sample());
+    change_each_byte(compact_sample());
+}
+
+fn change_each_byte(mut object: Vec<u8>) {
     for offset in 0..object.len() {
         let original = object[offset];
         for changed in [0, 0xff, original ^ 1, original ^ 0x80, original.wrapping_add(8)] {
@@ -213,4 +228,43 @@ fn writable_code_and_executable_stacks_are_refused() {
 fn objects_without_machine_code_are_refused_with_advice() {
     let error = failure(&assemble(".comm __gnu_lto_slim, 1, 1"), &Externals::new());
     assert!(error.to_string().contains("-ffat-lto-objects"), "{error}");
+}
+
+#[test]
+fn compact_relocations_that_say_what_is_not_so_are_refused() {
+    let refused = |bytes: &[u8]| {
+        let mut object = Object::with_main();
+        object.section(Section {
+            link: TO_SYMBOLS,
+            info: 1,
+            ..Section::new(".crel.text", CREL, 0x40, bytes)
+        });
+        elf::parse("c.o", &object.write()).expect_err("it is not so").to_string()
+    };
+    let cases: [(&[u8], &str); 7] = [
+        (&[], "reach beyond the end"),
+        // So many that none of them could be counted.
+        (&[0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], "cannot be read"),
+        (&[0xff; 20], "reach beyond the end"),
+        // One, of which there is nothing; a part; whose number of a symbol never ends.
+        (&[0x0c], "cannot be read"),
+        (&[0x0c, 0x80], "cannot be read"),
+        (
+            &[0x0c, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+            "cannot be read",
+        ),
+        // Addends that would lie in the code.
+        (&[0x08, 0x00], "without explicit addends"),
+    ];
+    for (bytes, expected) in cases {
+        let error = refused(bytes);
+        assert!(error.contains(expected), "{bytes:x?}: {error}");
+    }
+    // A symbol that is not there, and a place beyond the end.
+    assert!(refused(&[0x0c, 0x07, 0x7e, 0x02, 0x00]).contains("refers to symbol"));
+    assert!(refused(&[0x0c, 0xff, 0x0f, 0x01, 0x02, 0x00]).contains("beyond"));
+    // In the largest steps, which wrap around.
+    let mut object = Object::with_main();
+    object.section(Section::compact_relocations(1, &[(u64::MAX, 1, 2, i64::MIN), (0, 1, 2, i64::MAX)]));
+    assert!(elf::parse("c.o", &object.write()).is_err());
 }

@@ -16,6 +16,7 @@ mod mapping;
 mod parts;
 mod proportion;
 mod references;
+mod relocations;
 mod traits;
 mod unit;
 
@@ -33,6 +34,7 @@ pub use layer::ObjectLayer;
 pub use parts::{join_parts, parts};
 pub(crate) use proportion::{NameBudget, check_sections};
 pub use references::CloseReferences;
+pub(crate) use relocations::Relocations;
 pub use traits::{CompiledOnCall, References, UnitTraits};
 pub use unit::{ObjectMaterializationUnit, define_object};
 #[cfg(feature = "llvm")]

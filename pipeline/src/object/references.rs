@@ -7,11 +7,12 @@
 //! Works on untrusted bytes: what is malformed is left out here, and told when the object is linked.
 
 use object::elf;
-use object::read::elf::{FileHeader, Rela, SectionHeader, Sym};
-use object::{LittleEndian, SectionIndex};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{LittleEndian, SectionIndex, SymbolIndex};
 
 use super::ObjectBuffer;
 use super::proportion::{NameBudget, check_sections};
+use super::relocations::Relocations;
 
 /// The symbols an object has to have near; names borrow from the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,18 +48,20 @@ impl<'data> CloseReferences<'data> {
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
         let mut seen = vec![false; symbols.len()];
         for section in sections.iter() {
-            let Some((relocations, _)) = section.rela(ENDIAN, data)? else { continue };
+            let Some(relocations) = Relocations::of(section, data)? else { continue };
             let target = sections.section(SectionIndex(section.sh_info(ENDIAN) as usize))?;
             if !target.sh_flags(ENDIAN).contains(elf::SHF_ALLOC) {
                 continue;
             }
             let bytes = target.data(ENDIAN, data)?;
             for relocation in relocations {
-                let Some(index) = relocation.symbol(ENDIAN, false) else { continue };
-                let kind = relocation.r_type(ENDIAN, false);
+                let relocation = relocation?;
+                let (index, kind) = (SymbolIndex(relocation.r_sym as usize), relocation.r_type);
+                if index == SymbolIndex(0) {
+                    continue;
+                }
                 let is_address = matches!(kind, elf::R_X86_64_32 | elf::R_X86_64_32S);
-                let is_distance =
-                    kind == elf::R_X86_64_PC32 && !is_branch(bytes, relocation.r_offset(ENDIAN));
+                let is_distance = kind == elf::R_X86_64_PC32 && !is_branch(bytes, relocation.r_offset);
                 if !is_address && (!is_distance || seen.get(index.0) == Some(&true)) {
                     continue;
                 }

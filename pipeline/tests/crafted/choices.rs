@@ -89,7 +89,7 @@ const SECTIONS: &[(&str, u32, u64)] = &[
     (".note.GNU-stack", PROGBITS, 0),
 ];
 const LARGE: u64 = 0x1000_0000;
-const KINDS: &[u32] = &[0, 2, 3, 5, 6, 7, 9, 18, 19, RELA, GROUP];
+const KINDS: &[u32] = &[0, 2, 3, 5, 6, 7, 9, 18, 19, RELA, GROUP, CREL];
 const SYMBOL_NAMES: &[&str] = &[
     "main",
     "f",
@@ -264,7 +264,18 @@ fn relocations(choices: &mut Choices<'_>, object: &Object, target: usize) -> Sec
         (offset, symbol, kind, addend)
     };
     let relocations: Vec<_> = (0..count).map(one).collect();
-    Section::relocations(target as u32, &relocations)
+    if !choices.sometimes() {
+        return Section::relocations(target as u32, &relocations);
+    }
+    let mut compact = Section::compact_relocations(target as u32, &relocations);
+    if let Contents::Bytes(bytes) = &mut compact.contents
+        && choices.sometimes()
+    {
+        let place = choices.below(bytes.len());
+        bytes[place] = choices.byte();
+        bytes.truncate(choices.byte().into());
+    }
+    compact
 }
 
 fn group(choices: &mut Choices<'_>, object: &Object) -> Section {

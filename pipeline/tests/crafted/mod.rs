@@ -15,6 +15,7 @@ pub(crate) const RELA: u32 = 4;
 pub(crate) const NOBITS: u32 = 8;
 pub(crate) const INIT_ARRAY: u32 = 14;
 pub(crate) const GROUP: u32 = 17;
+pub(crate) const CREL: u32 = 0x4000_0014;
 
 pub(crate) const WRITE: u64 = 1;
 pub(crate) const ALLOC: u64 = 2;
@@ -111,6 +112,25 @@ impl Section {
         Self { link: TO_SYMBOLS, info, entry_bytes: 24, ..Self::new(".rela", RELA, 0x40, &bytes).aligned(8) }
     }
 
+    /// The same in the compact form: each as the difference to the one before.
+    pub(crate) fn compact_relocations(info: u32, relocations: &[(u64, u32, u32, i64)]) -> Self {
+        let mut bytes = number(i128::from(relocations.len() as u64) << 3 | 4, false);
+        let mut last = (0_u64, 0_u32, 0_u32, 0_i64);
+        for next in relocations {
+            let differences = [
+                next.1.wrapping_sub(last.1).cast_signed().into(),
+                next.2.wrapping_sub(last.2).cast_signed().into(),
+                next.3.wrapping_sub(last.3),
+            ];
+            let flags: i128 = (0..3).map(|bit| i128::from(differences[bit] != 0) << bit).sum();
+            bytes.extend(number(i128::from(next.0.wrapping_sub(last.0)) << 3 | flags, false));
+            let changed = differences.into_iter().filter(|difference| *difference != 0);
+            bytes.extend(changed.flat_map(|difference| number(difference.into(), true)));
+            last = *next;
+        }
+        Self { link: TO_SYMBOLS, info, entry_bytes: 1, ..Self::new(".crel", CREL, 0x40, &bytes) }
+    }
+
     /// A COMDAT group of sections, with a symbol as its signature.
     pub(crate) fn group(symbol: u32, members: &[u32]) -> Self {
         let words = [1].iter().chain(members).flat_map(|word| word.to_le_bytes());
@@ -120,6 +140,20 @@ impl Section {
             info: symbol,
             entry_bytes: 4,
             ..Self::new(".group", GROUP, 0, &bytes).aligned(4)
+        }
+    }
+}
+
+/// A number in as many bytes as it needs (LEB128).
+fn number(mut value: i128, is_signed: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    loop {
+        let byte = value as u8 & 0x7f;
+        value >>= 7;
+        let is_last = if is_signed { value == -i128::from(byte >> 6) } else { value == 0 };
+        bytes.push(if is_last { byte } else { byte | 0x80 });
+        if is_last {
+            return bytes;
         }
     }
 }

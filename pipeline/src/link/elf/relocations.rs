@@ -1,10 +1,8 @@
 //! Relocations become edges; each section's edges lie together, in the order of the object.
 
-use std::collections::hash_map::Entry;
-
+use object::SectionIndex;
 use object::elf;
-use object::read::elf::SectionHeader;
-use object::{LittleEndian, SectionIndex};
+use object::read::elf::{Crel, SectionHeader};
 use rustc_hash::FxHashMap;
 
 use super::kinds::{Meaning, foreign_name, meaning};
@@ -14,8 +12,14 @@ use crate::link::eh_frame;
 use crate::link::error::{LinkError, Site};
 use crate::link::graph::{BlockId, Edge, Section, SectionId, SectionRole, SymbolId};
 use crate::link::x86_64::EdgeKind;
+use crate::object::Relocations;
 
-type Relocation = elf::Rela64<LittleEndian>;
+/// All relocations of a section, and how many there are at most.
+#[derive(Default)]
+struct Tables<'a> {
+    tables: Vec<Relocations<'a>>,
+    count_max: usize,
+}
 
 /// A common information entry, and the symbol that its dependants refer to it by.
 pub(super) struct Cie {
@@ -28,13 +32,13 @@ pub(super) struct Cie {
 impl<'a> Parser<'a> {
     /// Adds the edges of every section that takes part.
     pub(super) fn read_relocations(&mut self) -> Result<(), LinkError> {
-        let tables = self.relocation_tables()?;
+        let mut tables = self.relocation_tables()?;
         for index in 0..self.graph.sections.len() {
             let section = SectionId::of(index);
-            let relocations = tables.get(&section).map(Vec::as_slice).unwrap_or_default();
+            let relocations = tables.remove(&section);
             if self.graph.sections[index].role == SectionRole::EhFrame {
-                self.read_frame_relocations(section, relocations)?;
-            } else if !relocations.is_empty() {
+                self.read_frame_relocations(section, relocations.unwrap_or_default())?;
+            } else if let Some(relocations) = relocations {
                 self.read_plain_relocations(section, relocations)?;
             }
         }
@@ -47,8 +51,8 @@ impl<'a> Parser<'a> {
     }
 
     /// The relocation tables of each section; nearly always one.
-    fn relocation_tables(&self) -> Result<FxHashMap<SectionId, Vec<&'a [Relocation]>>, LinkError> {
-        let mut tables: FxHashMap<SectionId, Vec<&'a [Relocation]>> = FxHashMap::default();
+    fn relocation_tables(&self) -> Result<FxHashMap<SectionId, Tables<'a>>, LinkError> {
+        let mut tables: FxHashMap<SectionId, Tables<'a>> = FxHashMap::default();
         for (index, header) in self.sections.enumerate() {
             let kind = header.sh_type(ENDIAN);
             if !matches!(kind, elf::SHT_RELA | elf::SHT_REL | elf::SHT_CREL) {
@@ -59,21 +63,15 @@ impl<'a> Parser<'a> {
                 return Err(fail("the relocated section does not exist"));
             };
             let Some(target) = target else { continue };
-            if kind != elf::SHT_RELA {
-                return Err(fail(
-                    "relocations without explicit addends, or compact ones, are not part of the x86-64 ABI",
-                ));
-            }
             if header.link(ENDIAN) != self.symbols.section() || header.link(ENDIAN) == SectionIndex(0) {
                 return Err(fail("the relocations refer to another symbol table"));
             }
-            let table: &[Relocation] = header
-                .data_as_array(ENDIAN, self.bytes)
-                .map_err(|_| fail("the relocations reach beyond the end of the object"))?;
-            match tables.entry(target) {
-                Entry::Occupied(mut entry) => entry.get_mut().push(table),
-                Entry::Vacant(entry) => drop(entry.insert(vec![table])),
-            }
+            let relocations = Relocations::of(header, self.bytes)
+                .map_err(|_| fail("the relocations reach beyond the end of the object"))?
+                .ok_or_else(|| fail("relocations without explicit addends are not part of the x86-64 ABI"))?;
+            let of_section = tables.entry(target).or_default();
+            of_section.count_max += relocations.count_max(header.sh_size(ENDIAN));
+            of_section.tables.push(relocations);
         }
         Ok(tables)
     }
@@ -81,7 +79,7 @@ impl<'a> Parser<'a> {
     fn read_plain_relocations(
         &mut self,
         section: SectionId,
-        tables: &[&[Relocation]],
+        Tables { tables, count_max }: Tables<'a>,
     ) -> Result<(), LinkError> {
         let Section { role, size, first_block, .. } = self.graph.sections[section.index()];
         if role.is_zero_fill() {
@@ -92,8 +90,8 @@ impl<'a> Parser<'a> {
             ));
         }
         let first = self.graph.edges.len();
-        self.graph.edges.reserve(tables.iter().map(|table| table.len()).sum());
-        for relocation in tables.iter().copied().flatten() {
+        self.graph.edges.reserve(count_max);
+        for relocation in tables.into_iter().flatten() {
             if let Some(edge) = self.read_edge(section, size, relocation)? {
                 self.graph.edges.push(edge);
             }
@@ -106,11 +104,11 @@ impl<'a> Parser<'a> {
     fn read_frame_relocations(
         &mut self,
         section: SectionId,
-        tables: &[&[Relocation]],
+        Tables { tables, count_max }: Tables<'a>,
     ) -> Result<(), LinkError> {
         let size = self.graph.sections[section.index()].size;
-        let mut edges = Vec::with_capacity(tables.iter().map(|table| table.len()).sum());
-        for relocation in tables.iter().copied().flatten() {
+        let mut edges = Vec::with_capacity(count_max);
+        for relocation in tables.into_iter().flatten() {
             edges.extend(self.read_edge(section, size, relocation)?);
         }
         // Assemblers write them in order; the sort then costs one pass.
@@ -189,11 +187,13 @@ impl<'a> Parser<'a> {
         &self,
         section: SectionId,
         size: u64,
-        relocation: &Relocation,
+        relocation: Result<Crel, object::read::Error>,
     ) -> Result<Option<Edge>, LinkError> {
-        let offset = relocation.r_offset.get(ENDIAN);
-        let target = relocation.r_sym(ENDIAN, false);
-        let number = relocation.r_type(ENDIAN, false);
+        let relocation = relocation.map_err(|error| {
+            let what = format!("a relocation cannot be read: {error}");
+            self.error(self.graph.section_name(section), 0, what)
+        })?;
+        let Crel { r_offset: offset, r_sym: target, r_type: number, r_addend: addend } = relocation;
         if target as usize >= self.symbols.len().max(1) {
             let what = format!("a relocation refers to symbol {target} of {}", self.symbols.len());
             return Err(self.error(self.graph.section_name(section), offset, what));
@@ -213,7 +213,7 @@ impl<'a> Parser<'a> {
             let what = format!("a relocation {} lies beyond the {size:#x} bytes of the section", kind.name());
             return Err(self.error(self.graph.section_name(section), offset, what));
         }
-        Ok(Some(Edge { offset, addend: relocation.r_addend.get(ENDIAN), target, kind }))
+        Ok(Some(Edge { offset, addend, target, kind }))
     }
 
     fn foreign(

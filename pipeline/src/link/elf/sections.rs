@@ -229,6 +229,7 @@ fn role_of(
             | elf::SHT_STRTAB
             | elf::SHT_RELA
             | elf::SHT_REL
+            | elf::SHT_CREL
             | elf::SHT_GROUP
             | elf::SHT_DYNAMIC
             | elf::SHT_DYNSYM
