@@ -180,6 +180,51 @@ fn variables_of_a_library_are_found_in_an_executables_way() {
     }
 }
 
+/// Fortran's thread-private common blocks: tentative definitions of one variable for each thread, in several files, of which each may
+/// ask for another size. A variable of all threads was made of them.
+#[test]
+fn tentative_variables_of_threads_are_one_for_each_thread() {
+    let main = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        asm(".tls_common blk, 4, 4");
+        extern __thread int blk;
+        int *other(int add);
+        static void *second(void *first) {
+          int zero = blk == 0 && *other(2) == 2;
+          return &blk != first && zero && blk == 2 ? 0 : first;
+        }
+        int main(void) {
+          pthread_t thread;
+          void *failed;
+          blk += 3;
+          int *place = other(4);
+          if (pthread_create(&thread, 0, second, &blk) || pthread_join(thread, &failed)) return 1;
+          printf("%d %d %d\n", blk, place == &blk, failed == 0);
+          return 0;
+        }
+    "#;
+    let other = r#"
+        asm(".tls_common blk, 16, 64");
+        extern __thread int blk[4];
+        int *other(int add) { blk[3] = 1; blk[0] += add; return (unsigned long)blk % 64 ? 0 : blk; }
+    "#;
+    let defined = "__thread int blk[16] __attribute__((aligned(64))) = {10};";
+    let defined = compile_c("blk.c", defined, &["-O1", "-fPIC"]);
+    for (model, flags) in MODELS {
+        let [main, other] = [("commons.c", main), ("other.c", other)]
+            .map(|(name, text)| compile_c(name, text, &[flags, &["-O1"]].concat()));
+        for mode in ["-O2", "--lazy", "--lazy=module"] {
+            let program = [Path::new(mode), &main, &other];
+            let outcome = uruk_run(&program);
+            assert_eq!(String::from_utf8_lossy(&outcome.stdout), "7 1 1\n", "{model} {mode}: {outcome:?}");
+            // A definition with a value is the variable.
+            let outcome = uruk_run(&[&program[..], &[&defined]].concat());
+            assert_eq!(String::from_utf8_lossy(&outcome.stdout), "17 1 0\n", "{model} {mode}: {outcome:?}");
+        }
+    }
+}
+
 fn compile_c(name: &str, text: &str, flags: &[&str]) -> PathBuf {
     let file = uruk_tests::inputs::file(name, text.as_bytes()).expect("it can be written");
     make("gcc", &[flags, &["-c"]].concat(), &file, &format!("{name}.o")).expect("it compiles")

@@ -275,8 +275,7 @@ impl MaterializationUnit for CommonUnit {
             room.decided = true;
             room.extent
         };
-        let exported = self.flags.contains(SymbolFlags::EXPORTED);
-        let object = object_with_common(self.symbol.as_str(), extent, exported);
+        let object = object_with_common(self.symbol.as_str(), extent, self.flags);
         self.layer.emit(responsibility, ObjectBuffer::new(name, object));
     }
 
@@ -291,7 +290,7 @@ impl MaterializationUnit for CommonUnit {
 /// 0      64            112          112 + strings    aligned to 8
 /// | head | two symbols | strings    | padding        | three section headers |
 /// ```
-fn object_with_common(name: &str, extent: CommonExtent, exported: bool) -> Vec<u8> {
+fn object_with_common(name: &str, extent: CommonExtent, flags: SymbolFlags) -> Vec<u8> {
     const HEADER: usize = 64;
     const SYMBOL: usize = 24;
     const SECTION: usize = 64;
@@ -306,9 +305,10 @@ fn object_with_common(name: &str, extent: CommonExtent, exported: bool) -> Vec<u
     put(&mut object, &[(HEADER as u64, 2), (0, 2), (0, 2), (SECTION as u64, 2), (3, 2), (2, 2)]);
 
     object.resize(HEADER + SYMBOL, 0);
-    let (global_object, hidden, common) = (0x11, 2, 0xFFF2);
-    let visibility = if exported { 0 } else { hidden };
-    put(&mut object, &[(symbol_name.into(), 4), (global_object, 1), (visibility, 1), (common, 2)]);
+    let (global_object, global_thread_local, hidden, common) = (0x11, 0x16, 2, 0xFFF2);
+    let kind = if flags.contains(SymbolFlags::THREAD_LOCAL) { global_thread_local } else { global_object };
+    let visibility = if flags.contains(SymbolFlags::EXPORTED) { 0 } else { hidden };
+    put(&mut object, &[(symbol_name.into(), 4), (kind, 1), (visibility, 1), (common, 2)]);
     put(&mut object, &[(extent.align.max(1), 8), (extent.size_bytes, 8)]);
     object.extend_from_slice(&strings);
     object.resize(sections_at + SECTION, 0);
@@ -336,15 +336,19 @@ mod tests {
 
     #[test]
     fn the_object_made_for_a_variable_defines_it_tentatively() {
-        for (name, exported) in [("x", true), ("a_name_of_another_length", false)] {
+        let flags_and_names = [
+            (SymbolFlags::EXPORTED, "x"),
+            (SymbolFlags::empty(), "a_name_of_another_length"),
+            (SymbolFlags::EXPORTED | SymbolFlags::THREAD_LOCAL, "of_a_thread"),
+        ];
+        for (flags, name) in flags_and_names {
             let extent = CommonExtent { size_bytes: 4000, align: 64 };
-            let object = ObjectBuffer::new("common", object_with_common(name, extent, exported));
+            let object = ObjectBuffer::new("common", object_with_common(name, extent, flags));
             let interface = ObjectInterface::read(&object).expect("an object");
             assert_eq!(interface.defined.len(), 1);
             let symbol = interface.defined[0];
             assert_eq!((symbol.name, symbol.common), (name, Some(extent)));
-            let visible = if exported { SymbolFlags::EXPORTED } else { SymbolFlags::empty() };
-            assert_eq!(symbol.flags, SymbolFlags::COMMON | visible);
+            assert_eq!(symbol.flags, SymbolFlags::COMMON | flags);
         }
     }
 

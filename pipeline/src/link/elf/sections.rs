@@ -116,7 +116,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Adds a section for the object's common symbols, each a block of zeros of its own.
-    pub(super) fn add_common(&mut self, size: u64, align: u64) -> Result<BlockId, LinkError> {
+    pub(super) fn add_common(
+        &mut self,
+        role: SectionRole,
+        size: u64,
+        align: u64,
+    ) -> Result<BlockId, LinkError> {
         let align = align.max(1);
         if size > SECTION_BYTES_MAX || !align.is_power_of_two() || align.ilog2() > ALIGN_LOG2_MAX {
             return Err(self.error(
@@ -128,7 +133,7 @@ impl<'a> Parser<'a> {
         let section = Section {
             name: self.common_name()?,
             object: OBJECT,
-            role: SectionRole::ZeroFill,
+            role,
             init: None,
             size,
             align_log2: align.ilog2() as u8,

@@ -105,12 +105,12 @@ impl Parser<'_> {
             return Ok(Location::NotLoaded);
         }
         if is_common(symbol) {
-            let block = self.add_common(symbol.st_size.get(ENDIAN), value)?;
-            if symbol.st_shndx.get(ENDIAN).0 == SHN_X86_64_LCOMMON {
-                let section = self.graph.blocks[block.index()].section;
-                self.graph.sections[section.index()].role = SectionRole::LargeZeroFill;
-            }
-            return Ok(Location::Block(block, 0));
+            let role = match symbol.st_shndx.get(ENDIAN).0 {
+                _ if symbol.st_info.st_type() == elf::STT_TLS => SectionRole::TlsZeroFill,
+                SHN_X86_64_LCOMMON => SectionRole::LargeZeroFill,
+                _ => SectionRole::ZeroFill,
+            };
+            return Ok(Location::Block(self.add_common(role, symbol.st_size.get(ENDIAN), value)?, 0));
         }
         match symbol.st_shndx.get(ENDIAN) {
             elf::SHN_UNDEF => return Ok(Location::Undefined),
