@@ -5,6 +5,7 @@
 //! | `PIE Level`: this becomes the main executable, whose thread-local storage has a fixed place | it does not | the level becomes 0 and thread-local variables general-dynamic: TLSGD, TLSLD and DTPOFF only |
 //! | `PIC Level` below 2, `direct-access-external-data`: what is elsewhere lies nearby | it may lie anywhere | 2, and no |
 //! | `dso_local` on declarations, on functions and on definitions that may yield: the linker finds them in this image | they may come from a library, or have a stub | cleared where visibility is default: externals go through GOT and PLT |
+//! | each variable lies within 2 GiB of all code | one of 64 MiB and more may not | its own code model becomes the large one |
 //! | no triple or data layout | the session has one | filled in |
 //!
 //! Holds: afterwards a module depends on its source and on the compile options alone. Nothing here asks for addresses, names or

@@ -138,6 +138,13 @@ int uruk_llvm_code_model(LLVMModuleRef Handle, uint64_t *LargeDataThreshold) {
 // Those that are read: bodies left in bitcode count for nothing.
 uint64_t uruk_llvm_instructions(LLVMModuleRef Handle) { return unwrap(Handle)->getInstructionCount(); }
 
+// From this size on, an offset into a variable and what lies between it and the code may not fit into 32 bits.
+static constexpr uint64_t GreatVariableBytes = 64 << 20;
+
+static bool isGreat(const GlobalVariable &V, const DataLayout &Layout) {
+  return V.getValueType()->isSized() && Layout.getTypeAllocSize(V.getValueType()) >= GreatVariableBytes;
+}
+
 // See `normalize.rs` for what and why.
 void uruk_llvm_normalize(LLVMModuleRef Handle) {
   Module &M = *unwrap(Handle);
@@ -150,6 +157,9 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
     bool Elsewhere = G.isDeclarationForLinker() || G.isWeakForLinker() || G.getValueType()->isFunctionTy();
     if (Elsewhere && G.hasDefaultVisibility() && !G.hasLocalLinkage()) G.setDSOLocal(false);
   }
+  for (GlobalVariable &V : M.globals())
+    if (!V.isThreadLocal() && !V.hasSection() && !V.getCodeModel() && isGreat(V, M.getDataLayout()))
+      V.setCodeModel(CodeModel::Large);
 }
 
 // Hands each definition that others can see and each reference, or each definition with `Locals`, to `Sink`, with size and

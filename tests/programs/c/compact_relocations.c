@@ -1,6 +1,7 @@
 //# stdout: one two three
 //# stdout: 15 from pointers, 7 from a switch, 3 past the end
 //# flags: -Wa,--crel,--allow-experimental-crel -ffunction-sections
+//# native-link: -fuse-ld=lld
 /* Relocations in the compact form, for code, data, addends that grow and shrink, and call frames. */
 #include <stdio.h>
 
