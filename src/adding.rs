@@ -6,8 +6,7 @@ use uruk_core::MaterializationUnit;
 use uruk_core::sync::Arc;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
-use uruk_pipeline::object::UnitTraits;
-use uruk_pipeline::object::{FileKind, ObjectBuffer};
+use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
 use crate::{Jit, JitError, Scope};
 
@@ -27,7 +26,10 @@ impl Scope<'_> {
             }
             FileKind::SharedLibrary => self.jit.load_library(path),
             #[cfg(feature = "llvm")]
-            FileKind::Other if path.extension().is_some_and(|extension| extension == "ll") => {
+            FileKind::Other
+                if path.extension().is_some_and(|extension| extension == "ll")
+                    && foreign_format(file.bytes()).is_none() =>
+            {
                 self.add_ir(file)
             }
             _ => self.add_buffer(file),
@@ -39,22 +41,25 @@ impl Scope<'_> {
     /// # Errors
     /// As [`Jit::add_buffer`].
     pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
-        let foreign = |what| Err(JitError::Foreign { path: PathBuf::from(&**file.name()), what });
+        let foreign =
+            |what: &str| Err(JitError::Foreign { path: PathBuf::from(&**file.name()), what: what.into() });
         match FileKind::of(file.bytes()) {
             FileKind::Empty => foreign("the file is empty"),
             FileKind::Object => self.add_object(file),
             FileKind::Archive | FileKind::ThinArchive => self.add_archive(&file),
             FileKind::SharedLibrary => foreign("a shared library is loaded from a file, by its path"),
-            FileKind::OtherElf => {
-                foreign("an ELF file, but neither a relocatable object (.o) nor a shared library (.so)")
-            }
+            FileKind::OtherElf => foreign(
+                "an ELF file that is linked already, or cut off; name the relocatable objects (.o) it was made of, or a shared library (.so)",
+            ),
             #[cfg(feature = "llvm")]
             FileKind::Bitcode | FileKind::TextualIr => self.add_ir(file),
-            _ => foreign(if cfg!(feature = "llvm") {
-                "neither LLVM IR, an object, an archive nor a shared library"
-            } else {
-                "neither an object, an archive nor a shared library"
-            }),
+            _ => match foreign_format(file.bytes()) {
+                Some(what) => foreign(&what),
+                None if cfg!(feature = "llvm") => {
+                    foreign("neither LLVM IR, an object, an archive nor a shared library")
+                }
+                None => foreign("neither an object, an archive nor a shared library"),
+            },
         }
     }
 

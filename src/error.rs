@@ -52,7 +52,7 @@ pub enum JitError {
         /// The file.
         path: PathBuf,
         /// What it is, and what would do.
-        what: &'static str,
+        what: Box<str>,
     },
     /// LLVM refused a module, a pass pipeline or the target.
     #[cfg(feature = "llvm")]

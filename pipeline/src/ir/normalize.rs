@@ -30,7 +30,9 @@ pub(super) fn normalize(
     if triple.is_empty() {
         module.set_triple(wanted);
     } else if !same_machine(&triple, wanted) {
-        return Err(refused(format!("compiled for {triple}, and this session runs {wanted}")));
+        return Err(refused(format!(
+            "compiled for {triple}, and this session runs {wanted}; compile it for that (--target={wanted})"
+        )));
     }
     let (layout, wanted) = (module.data_layout(), target.data_layout()?);
     if layout.is_empty() {
@@ -42,11 +44,13 @@ pub(super) fn normalize(
     Ok(())
 }
 
-/// Whether code for `left` runs on `right`: same architecture and operating system, vendors aside.
+/// Whether code for `left` runs on `right`: same architecture, operating system and size of pointers, vendors aside.
 fn same_machine(left: &str, right: &str) -> bool {
-    fn essentials(triple: &str) -> (&str, bool) {
+    fn essentials(triple: &str) -> (&str, bool, bool) {
         let architecture = triple.split('-').next().unwrap_or_default();
-        (architecture, triple.split('-').any(|part| part.starts_with("linux")))
+        let has = |is_it: fn(&str) -> bool| triple.split('-').any(is_it);
+        // On x86-64 there is an environment with pointers of 32 bits.
+        (architecture, has(|part| part.starts_with("linux")), has(|part| part.ends_with("x32")))
     }
     essentials(left) == essentials(right)
 }
@@ -66,6 +70,7 @@ mod tests {
             "x86_64-apple-darwin",
             "x86_64-pc-windows-msvc",
             "i386-pc-linux-gnu",
+            "x86_64-unknown-linux-gnux32",
         ] {
             assert!(!same_machine(other, debian), "{other}");
         }

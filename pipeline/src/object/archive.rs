@@ -12,8 +12,9 @@ use std::sync::Arc;
 use object::archive::MAGIC;
 use object::read::archive::ArchiveFile;
 
+use super::foreign::foreign_object;
 use super::proportion::{NameBudget, NamesTooLong};
-use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface, default_version};
+use super::{FileKind, ObjectBuffer, ObjectError, ObjectInterface, default_version, foreign_format};
 
 /// The members of a static archive, by position and by the symbols they define.
 ///
@@ -133,7 +134,16 @@ impl ArchiveIndex {
             // Members may share a long name, of which each gets a copy.
             names.spend(member.name()).map_err(|error| malformed(error.into()))?;
             positions.extend(header_offset(archive, &member).map(|offset| (offset, index.members.len())));
-            index.members.push(cut_member(archive, &member)?);
+            let cut = cut_member(archive, &member)?;
+            // Archives hold texts and tables too, which are nothing to a linker.
+            if foreign_object(cut.contents.bytes()).is_some() {
+                let found = foreign_format(cut.contents.bytes()).unwrap_or_default();
+                let member = String::from_utf8_lossy(member.name()).into();
+                return Err(
+                    ObjectError::ForeignMember { archive: archive.name().clone(), member, found }.into()
+                );
+            }
+            index.members.push(cut);
         }
         let table = index.read_table(&file, &positions, &mut names).map_err(malformed)?;
         for position in 0..index.members.len() {
@@ -223,7 +233,7 @@ enum Damage {
     Archive(#[from] object::read::Error),
     #[error(transparent)]
     Names(#[from] NamesTooLong),
-    #[error("its format is that of another system")]
+    #[error("its format is that of another system; make it anew with the `ar` of this one")]
     Foreign,
 }
 

@@ -15,7 +15,9 @@ pub enum ObjectError {
         found: String,
     },
     /// An ELF file for another kind of machine.
-    #[error("{object}: an ELF object for {machine}; this session links {wanted}")]
+    #[error(
+        "{object}: an ELF object for {machine}; this session links {wanted}, so compile it for that (--target=x86_64-linux-gnu)"
+    )]
     ForeignMachine {
         /// The file or archive member.
         object: Arc<str>,
@@ -51,6 +53,16 @@ pub enum ObjectError {
         size_bytes: usize,
         /// What does not hold.
         what: String,
+    },
+    /// An archive of objects for another system.
+    #[error("{archive}: not an archive of ELF objects: its member {member} is {found}")]
+    ForeignMember {
+        /// The archive.
+        archive: Arc<str>,
+        /// The name of the first such member.
+        member: Box<str>,
+        /// What it is, and what would do.
+        found: String,
     },
     /// An archive that holds paths in place of members.
     #[error(

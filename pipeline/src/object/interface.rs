@@ -10,7 +10,7 @@ use object::{LittleEndian, SymbolIndex};
 use uruk_core::SymbolFlags;
 
 use super::proportion::{NameBudget, NamesTooLong, SectionsError, check_sections};
-use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError};
+use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError, foreign_format};
 
 /// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
 #[derive(Clone, Debug, Default)]
@@ -294,7 +294,10 @@ fn describe_start(data: &[u8]) -> String {
         FileKind::Bitcode => "it is LLVM bitcode".to_owned(),
         FileKind::Archive => "it is an archive".to_owned(),
         FileKind::ThinArchive => "it is a thin archive".to_owned(),
-        _ => format!("it begins with {}", data[..data.len().min(8)].escape_ascii()),
+        _ => match foreign_format(data) {
+            Some(what) => format!("it is {what}"),
+            None => format!("it begins with {}", data[..data.len().min(8)].escape_ascii()),
+        },
     }
 }
 
@@ -310,6 +313,15 @@ fn kind_name(kind: elf::FileType) -> String {
 fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
     let name = match machine {
         elf::EM_386 => "x86 (32 bits)",
+        elf::EM_68K => "Motorola 68000",
+        elf::EM_AMDGPU => "AMD graphics processors",
+        elf::EM_AVR => "AVR",
+        elf::EM_BPF => "BPF",
+        elf::EM_CUDA => "NVIDIA graphics processors",
+        elf::EM_HEXAGON => "Hexagon",
+        elf::EM_MSP430 => "MSP430",
+        elf::EM_SPARC | elf::EM_SPARC32PLUS => "SPARC (32 bits)",
+        elf::EM_XTENSA => "Xtensa",
         elf::EM_X86_64 => "x86-64",
         elf::EM_ARM => "ARM (32 bits)",
         elf::EM_AARCH64 => "AArch64",

@@ -8,6 +8,7 @@ mod archive;
 mod buffer;
 mod common;
 mod error;
+mod foreign;
 mod generator;
 mod interface;
 mod kind;
@@ -24,6 +25,7 @@ pub use archive::{ArchiveIndex, ArchiveMember};
 pub use buffer::ObjectBuffer;
 pub use common::{CommonError, CommonExtent, CommonSymbols, SearchedArchive};
 pub use error::ObjectError;
+pub use foreign::foreign_format;
 pub use generator::StaticArchiveGenerator;
 #[cfg(test)]
 pub(crate) use interface::BOUND_BY_LINKER;

@@ -20,7 +20,7 @@ use object::read::elf::{FileHeader, SectionTable, SymbolTable};
 
 use super::error::{LinkError, Site};
 use super::graph::{LinkGraph, ObjectId, SectionId};
-use crate::object::check_sections;
+use crate::object::{check_sections, foreign_format};
 
 type Header = elf::FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
@@ -115,7 +115,8 @@ fn check_ident(bytes: &[u8]) -> Result<(), String> {
         return Err("the object is empty".into());
     }
     if !bytes.starts_with(&elf::ELFMAG) {
-        return Err("not an ELF object".into());
+        let what = foreign_format(bytes).map(|what| format!(", but {what}"));
+        return Err(format!("not an ELF object{}", what.unwrap_or_default()));
     }
     let Some(head) = bytes.get(..IDENT_AND_TYPE) else {
         return Err(format!("the object is truncated: {} bytes", bytes.len()));
