@@ -11,7 +11,4 @@ pub mod memory;
 pub mod object;
 pub mod platform;
 pub mod runtime;
-mod temporary_file;
 pub mod tiers;
-
-pub use temporary_file::TemporaryFile;

@@ -7,8 +7,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use uruk::pipeline::TemporaryFile;
 use uruk::pipeline::ir::OptimizationLevel;
+use uruk::pipeline::memory::TemporaryFile;
 use uruk::pipeline::object::is_script;
 
 /// The names clang goes by, newest first. Bitcode of a newer clang than the engine's LLVM may not parse,

@@ -46,8 +46,8 @@ mod place {
 
     use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
-    use crate::TemporaryFile;
     use crate::ir::CompileError;
+    use crate::memory::TemporaryFile;
 
     /// What the build script found.
     const LIBRARY: &str = env!("URUK_LIBLLVM");

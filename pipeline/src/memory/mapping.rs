@@ -1,6 +1,6 @@
 //! The operating system's part: reserving addresses, making the two views of a slab, giving pages back.
 //!
-//! All system calls of `memory/` are here. Addresses travel as numbers; the callers (`arena.rs`,
+//! All system calls of `memory/` are here, but for those that make files (`temporary_file.rs`). Addresses travel as numbers; the callers (`arena.rs`,
 //! `slab.rs`) own disjoint parts of a [`ReservedRange`] and never hand a part to two owners.
 //!
 //! # The two views
@@ -33,8 +33,7 @@ use std::sync::Arc;
 use rustix::fs::FallocateFlags;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 
-use super::{MemoryError, SegmentKind};
-use crate::TemporaryFile;
+use super::{MemoryError, SegmentKind, TemporaryFile};
 
 /// The size of a page on the targets we link for.
 pub(super) const PAGE_BYTES: usize = 4096;

@@ -26,6 +26,7 @@ mod ranges;
 mod reserve;
 mod slab;
 mod stack;
+mod temporary_file;
 
 use std::fmt;
 use std::io;
@@ -41,6 +42,7 @@ pub(crate) use stack::StackMapping;
 
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
+pub use temporary_file::TemporaryFile;
 
 /// Hands out memory for linked objects.
 ///
