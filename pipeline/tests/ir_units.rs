@@ -262,16 +262,19 @@ fn tentative_definitions_of_modules_become_references_to_the_shared_one() {
 #[test]
 fn a_module_is_compiled_in_the_code_model_it_was_compiled_for() {
     let scratch = Scratch::new("code-model");
-    let source = "char huge[3ul << 30]; char small; char *far(void) { return huge + small; }";
+    let source =
+        |bytes: &str| format!("char huge[{bytes}]; char small; char *far(void) {{ return huge + small; }}");
     let compiler =
         IrCompiler::new(JitTargetMachineBuilder::host().expect("host target"), OptimizationPipeline::none());
-    let sections = |flag: &str| {
-        let bitcode = scratch.compile("clang-22", "huge.c", source, &["-emit-llvm", "-O1", flag]);
+    let sections = |flag: &str, bytes: &str| {
+        let bitcode = scratch.compile("clang-22", "huge.c", &source(bytes), &["-emit-llvm", "-O1", flag]);
         let object =
             compiler.compile(ThreadSafeModule::parse(&bitcode).expect("valid IR")).expect("compiles");
         String::from_utf8_lossy(object.bytes()).into_owned()
     };
-    assert!(sections("-mcmodel=medium").contains(".lbss"));
-    assert!(sections("-mcmodel=large").contains(".lbss"));
-    assert!(!sections("-mcmodel=small").contains(".lbss"));
+    assert!(sections("-mcmodel=medium", "1 << 20").contains(".lbss"));
+    assert!(sections("-mcmodel=large", "1 << 20").contains(".lbss"));
+    assert!(!sections("-mcmodel=small", "1 << 20").contains(".lbss"));
+    // What is beyond all reach is so in each model.
+    assert!(sections("-mcmodel=small", "3ul << 30").contains(".lbss"));
 }
