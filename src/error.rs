@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use uruk_core::sync::Arc;
-use uruk_core::{DefineError, DylibError, LookupError, SymbolName, WithCauses};
+use uruk_core::{DefineError, DylibError, LookupError, Readable, SymbolName, WithCauses};
 use uruk_dispatch::BuildError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::cache::CacheOpenError;
@@ -74,13 +74,16 @@ pub enum JitError {
     #[error(transparent)]
     Lookup(#[from] LookupError),
     /// A symbol is data, and was asked for as a function.
-    #[error("`{symbol}` is not a function")]
+    #[error("`{}` is not a function", Readable(symbol))]
     NotCallable {
         /// The symbol.
         symbol: Box<str>,
     },
     /// A function was to be given another body that is not a lazy one.
-    #[error("`{symbol}` was not added as a lazy function, so its callers cannot be led elsewhere")]
+    #[error(
+        "`{}` was not added as a lazy function, so its callers cannot be led elsewhere",
+        Readable(symbol)
+    )]
     NotLazy {
         /// The symbol.
         symbol: Box<str>,

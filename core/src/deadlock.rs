@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::SymbolName;
+use crate::symbol::readable::{Quoted, placed};
 use crate::sync::Arc;
 
 /// One link of a cycle of waits, each of which cannot end before the next.
@@ -98,7 +99,7 @@ impl fmt::Display for DeadlockStep {
             | Self::DependsOn { symbol, dylib, unit }
             | Self::AliasOf { symbol, dylib, unit }
             | Self::Queued { symbol, dylib, unit } => {
-                write!(f, "`{symbol}` (dylib `{dylib}`, unit `{unit}`)")
+                write!(f, "{} {}", Quoted(symbol), placed(symbol, dylib, unit))
             }
             Self::Generator { dylib, generator } => write!(f, "generator `{generator}` of dylib `{dylib}`"),
         }
@@ -121,6 +122,10 @@ impl fmt::Display for DeadlockPath<'_> {
         if self.0.len() > STEPS_MAX {
             write!(f, " one of {} more that are not listed, and so on back to", self.0.len() - STEPS_MAX)?;
         }
-        write!(f, " {first}")
+        // Where it is has been said.
+        match first.symbol() {
+            Some(symbol) => write!(f, " {}", Quoted(symbol)),
+            None => write!(f, " {first}"),
+        }
     }
 }

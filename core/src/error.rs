@@ -11,6 +11,7 @@ mod wait;
 
 use std::fmt;
 
+use crate::symbol::readable::Quoted;
 use crate::sync::Arc;
 use crate::{Failure, SharedError, SymbolFlags, SymbolName, WithCauses};
 
@@ -61,7 +62,7 @@ pub enum DylibError {
 #[non_exhaustive]
 pub enum DefineError {
     /// A symbol has a strong definition already, or one that somebody has searched.
-    #[error("`{symbol}` of unit `{unit}` is already defined in dylib `{dylib}` by unit `{existing_unit}`")]
+    #[error("`{}` of unit `{unit}` is already defined in dylib `{dylib}` by unit `{existing_unit}`", symbol.readable())]
     Duplicate {
         /// The symbol defined twice.
         symbol: SymbolName,
@@ -105,7 +106,7 @@ pub enum DefineError {
         symbols: Vec<SymbolName>,
     },
     /// A replacement promises a symbol with other flags than the unit that it takes over from.
-    #[error("unit `{unit}` provides `{symbol}` as {given:?}, but was to take it over as {promised:?}")]
+    #[error("unit `{unit}` provides `{}` as {given:?}, but was to take it over as {promised:?}", symbol.readable())]
     Flags {
         /// The unit that was refused.
         unit: SymbolName,
@@ -155,7 +156,7 @@ pub enum ResolveError {
         symbols: Vec<SymbolName>,
     },
     /// A symbol is not what its unit promised.
-    #[error("unit `{unit}` promised `{symbol}` as {promised:?} and resolved it as {given:?}")]
+    #[error("unit `{unit}` promised `{}` as {promised:?} and resolved it as {given:?}", symbol.readable())]
     Flags {
         /// The unit.
         unit: SymbolName,
@@ -275,8 +276,8 @@ pub enum RemoveError {
     },
     /// Symbols that would stay need some that would go. Nothing was removed.
     #[error(
-        "cannot remove symbols of dylib `{dylib}` that others need, such as `{symbol}`; needed by {}: remove those first, or all together with `RemovalPolicy::Cascade`",
-        FirstNames(dependants, *count)
+        "cannot remove symbols of dylib `{dylib}` that others need, such as {}; needed by {}: remove those first, or all together with `RemovalPolicy::Cascade`",
+        Quoted(symbol), FirstNames(dependants, *count)
     )]
     Needed {
         /// The dylib.
@@ -381,22 +382,22 @@ pub enum SessionError {
 /// At most this many names are printed.
 const NAMES_MAX: usize = 16;
 
-struct NameList<'a, T>(&'a [T]);
+struct NameList<'a>(&'a [SymbolName]);
 
-impl<T: fmt::Display> fmt::Display for NameList<'_, T> {
+impl fmt::Display for NameList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         FirstNames(self.0, self.0.len()).fmt(f)
     }
 }
 
 /// The first of so many names.
-struct FirstNames<'a, T>(&'a [T], usize);
+struct FirstNames<'a>(&'a [SymbolName], usize);
 
-impl<T: fmt::Display> fmt::Display for FirstNames<'_, T> {
+impl fmt::Display for FirstNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = &self.0[..self.0.len().min(NAMES_MAX)];
         for (index, name) in names.iter().enumerate() {
-            write!(f, "{}`{name}`", if index == 0 { "" } else { ", " })?;
+            write!(f, "{}{}", if index == 0 { "" } else { ", " }, Quoted(name))?;
         }
         match self.1.checked_sub(names.len()) {
             Some(more) if more > 0 => write!(f, " and {more} more"),

@@ -3,15 +3,16 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::symbol::readable::{Quoted, placed};
 use crate::sync::Arc;
-use crate::{SharedError, SymbolName, WithCauses};
+use crate::{Readable, SharedError, SymbolName, WithCauses};
 
 /// How many steps of the path from the symbol asked for to the failed one an error names.
 pub(crate) const PATH_STEPS_MAX: usize = 32;
 
 /// A failure as seen from one symbol: what broke, and who waited on whom.
 ///
-/// Printed as `a waits on b waits on c; c failed`. What the unit said is its [source](Error::source). It holds names, not rows, and so
+/// Printed as `a waits on b waits on c, which failed`. What the unit said is its [source](Error::source). It holds names, not rows, and so
 /// outlives the session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -38,17 +39,18 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (last, before) = self.path.split_last().expect("a failure names at least the failed symbol");
-        for name in before {
-            write!(f, "`{name}` waits on ")?;
+        for (name, next) in before.iter().zip(&self.path[1..]) {
+            // A function waits on its own body, which goes by the same name.
+            if Readable(name.as_str()).of() != Readable(next.as_str()).of() {
+                write!(f, "{} waits on ", Quoted(name))?;
+            }
         }
         if self.path_omitted > 0 {
             write!(f, "({} more, not listed) which wait on ", self.path_omitted)?;
         }
-        if !before.is_empty() {
-            write!(f, "`{last}`; ")?;
-        }
         let Self { dylib, unit, cause, .. } = self;
-        write!(f, "`{last}` (dylib `{dylib}`, unit `{unit}`) failed")?;
+        let which = if before.is_empty() { "" } else { ", which" };
+        write!(f, "{} {}{which} failed", Quoted(last), placed(last, dylib, unit))?;
         match cause {
             FailureCause::Unit(_) => Ok(()),
             cause => write!(f, ": {cause}"),

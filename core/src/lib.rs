@@ -108,6 +108,7 @@ pub use symbol::flags::SymbolFlags;
 pub use symbol::follow_counts;
 pub use symbol::map::{IntoIter as NameMapIntoIter, Iter as NameMapIter, NameMap};
 pub use symbol::name::{SymbolName, SymbolStringPool};
+pub use symbol::readable::{Readable, body_name, nearest_symbol};
 pub use symbol::set::{
     IntoSymbols, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolFlagsMap,
     SymbolLookupFlags, SymbolMap,

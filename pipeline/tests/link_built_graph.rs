@@ -174,7 +174,7 @@ fn a_built_graph_that_refers_to_nobody_says_where() {
     define(&main, "calls", calls_helper);
     let error = session.lookup_symbol(&main.link_order(), &session.intern("calls")).expect_err("nobody");
     let told = "`calls` (dylib `main`, unit `built`) failed: undefined: `helper` (needed by `calls` at calls.src: .text+0x8): \
-                symbols not found: `helper` (searched dylibs: `main`)";
+                searched `main`";
     assert_eq!(WithCauses(&error).to_string(), told);
 }
 

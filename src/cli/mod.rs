@@ -5,6 +5,7 @@ mod background;
 mod cache;
 mod clang;
 mod dispatcher;
+mod hints;
 mod observe;
 mod opt;
 mod order;
@@ -39,7 +40,7 @@ pub(crate) fn main() -> c_int {
             return error.exit_code();
         }
     };
-    let failure = |error: &dyn std::error::Error| {
+    let failure = |error: &(dyn std::error::Error + 'static)| {
         report::error(error);
         FAILURE
     };

@@ -40,8 +40,8 @@ pub(crate) enum RunError {
     Clang(#[from] ClangError),
     #[error("cannot link the program")]
     Link { source: JitError },
-    #[error("no file defines `{entry}`; name the function to call: --entry NAME")]
-    NoEntry { entry: String },
+    #[error("no file defines `{entry}`; {}", entry_to_name(near.as_deref()))]
+    NoEntry { entry: String, near: Option<String> },
     #[error(
         "cannot take `{}` as a file of the program; if it is an argument, put it behind `--`: uruk run {} -- {0}",
         argument.display(), first.display()
@@ -264,12 +264,20 @@ fn stray(error: RunError, file: &Path, args: &RunArgs) -> RunError {
 /// What to do where the entry itself is missing, and not something that it needs.
 fn without_entry(source: JitError, args: &RunArgs) -> RunError {
     match &source {
-        JitError::Lookup(LookupError::NotFound { symbols, .. })
+        JitError::Lookup(LookupError::NotFound { symbols, near, .. })
             if symbols.iter().any(|symbol| symbol.as_str() == args.entry) =>
         {
-            RunError::NoEntry { entry: args.entry.clone() }
+            let near = near.iter().find(|(missing, _)| missing.as_str() == args.entry);
+            RunError::NoEntry { entry: args.entry.clone(), near: near.map(|(_, near)| near.to_string()) }
         }
         _ => RunError::Link { source },
+    }
+}
+
+fn entry_to_name(near: Option<&str>) -> String {
+    match near {
+        Some(near) => format!("did you mean --entry {near}?"),
+        None => "name the function to call: --entry NAME".to_owned(),
     }
 }
 

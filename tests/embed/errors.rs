@@ -7,6 +7,7 @@
 use std::error::Error;
 use std::iter::successors;
 
+use uruk::OnCall;
 use uruk::core::sync::Arc;
 use uruk::core::{
     DefinitionGenerator, FnRequest, FnUnit, GenerateRequest, LookupSet, ResolveError, SymbolMap, shared_error,
@@ -56,6 +57,9 @@ fn cases() -> Vec<(&'static str, Failed)> {
         ("a symbol that nobody defines", not_found()),
         ("a symbol that a function refers to and nobody defines", undefined(false)),
         ("the same, two functions further", undefined(true)),
+        ("functions of C++ that nobody defines", mangled()),
+        ("a name that resembles one that is defined", slip()),
+        ("a function that is compiled when it is called, and lacks something", on_call()),
         ("units that wait for each other", deadlock()),
         ("a unit that fails with an error of its own", unit_failed()),
         ("a unit that gave no address", no_address()),
@@ -122,6 +126,34 @@ fn undefined(from_afar: bool) -> Failed {
     let top = "declare i32 @caller(i32) define i32 @top() { %y = call i32 @caller(i32 1) ret i32 %y }";
     jit.add_ir_text("top.ll", top).expect("valid IR");
     error(jit.lookup(if from_afar { "top" } else { "caller" }))
+}
+
+fn mangled() -> Failed {
+    let jit = engine(0);
+    let text = "declare void @_ZN7Account7depositENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(ptr)
+                @_ZN7Account5countE = external global i32
+                define i32 @caller() { call void @_ZN7Account7depositENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE(ptr null)
+                                       %c = load i32, ptr @_ZN7Account5countE ret i32 %c }";
+    jit.add_ir_text("caller.ll", text).expect("valid IR");
+    error(jit.lookup("caller"))
+}
+
+fn slip() -> Failed {
+    let jit = engine(0);
+    jit.add_ir_text("helper.ll", "define i32 @helper() { ret i32 1 }").expect("valid IR");
+    // SAFETY: there is no such function.
+    error(unsafe { jit.get::<extern "C" fn() -> i32>("hepler") }.map(|_| ()))
+}
+
+fn on_call() -> Failed {
+    let jit = Jit::builder()
+        .threads(0)
+        .compile_on_call(OnCall::Function)
+        .build()
+        .expect("an engine for this machine");
+    let caller = "declare i32 @absent() define i32 @caller() { %y = call i32 @absent() ret i32 %y } define i32 @main() { ret i32 1 }";
+    jit.add_ir_text("caller.ll", caller).expect("valid IR");
+    error(jit.link("main"))
 }
 
 /// What a unit does that looks another symbol up with [`Jit`] or the session, and fails with what it is told.

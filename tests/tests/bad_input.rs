@@ -142,6 +142,47 @@ fn a_missing_entry_says_how_to_name_another() {
     assert!(!String::from_utf8_lossy(&outcome.stderr).contains("--entry"), "{outcome:?}");
 }
 
+/// A missing symbol was told with a list of what had been searched, twice, and in C++ by names that nobody reads.
+#[test]
+fn what_is_missing_is_said_once_with_what_to_do() {
+    let source = file("lacks.c", b"char *zlibVersion(void); int main(void) { return zlibVersion()[0]; }");
+    let source = source.expect("it can be written");
+    let told = |options: &[&str], files: &[&Path]| {
+        let outcome = uruk_run(options, files);
+        assert_refused(&outcome, 1, &[]);
+        String::from_utf8_lossy(&outcome.stderr).into_owned()
+    };
+    let message = told(&[], &[&source]);
+    let place = format!("at {}: .text", source.display());
+    assert!(message.contains(&place) && message.ends_with("\n  hint: add --load libz.so.1\n"), "{message}");
+    assert_eq!((message.lines().count(), message.matches("zlibVersion").count()), (3, 1), "{message}");
+    assert_eq!(uruk_run(&["--load", "libz.so.1"], &[&source]).end, End::Exited(b'1'.into()));
+
+    // Of the C library, and of another file.
+    let source = b"int prinft(const char *); int caller(void) { return prinft(\"\"); } int main(void) { return caller(); }";
+    let source = file("slips.c", source).expect("it can be written");
+    for options in [&[][..], &["--lazy"], &["--lazy=module"], &["--tiered"]] {
+        let message = told(options, &[&source]);
+        assert!(message.contains("undefined: `prinft` (needed by `caller` at "), "{message}");
+        assert!(
+            message.ends_with("hint: did you mean `printf`?\n") && !message.contains("body of"),
+            "{message}"
+        );
+    }
+    let caller = object("caller.c", "int hepler(void); int main(void) { return hepler(); }");
+    let helper = object("helper.c", "int helper(void) { return 0; }").expect("it compiles");
+    assert!(told(&[], &[&caller.expect("it compiles"), &helper]).contains("hint: did you mean `helper`?\n"));
+    assert!(told(&["--entry", "hepler"], &[&helper]).contains("did you mean --entry helper?\n"));
+
+    let source = b"#include <string>\nstruct A { void method(std::string, int) const; static int st; };\nint main() { A().method(\"x\", A::st); }";
+    let message = told(&[], &[&file("lacks.cpp", source).expect("it can be written")]);
+    assert!(
+        message.contains("`A::st`") && message.contains("`A::method(std::string, int) const`"),
+        "{message}"
+    );
+    assert!(!message.contains("_ZN"), "{message}");
+}
+
 #[test]
 fn one_bad_file_among_good_ones_is_named() {
     let good = bitcode("main.c", MAIN).expect("it compiles");

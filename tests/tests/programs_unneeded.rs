@@ -139,7 +139,7 @@ fn what_is_missing_is_an_error_though_nobody_needs_the_file_that_refers_to_it() 
             let file = lost.display();
             assert!(
                 message.contains(&format!(
-                    "unit `{file}`) failed\n  because: undefined: `absent` (needed by `lost` at {file}: .text"
+                    "cannot link the program\n  because: undefined: `absent` (needed by `lost` at {file}: .text"
                 )),
                 "{message}"
             );

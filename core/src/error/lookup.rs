@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::deadlock::DeadlockPath;
+use crate::symbol::readable::Quoted;
 use crate::sync::Arc;
 use crate::{DeadlockStep, Failure, SharedError, SymbolName, TaskPriority, WaitError, Why};
 
@@ -32,7 +33,7 @@ pub struct SearchedDylib {
 /// assert_eq!(*failure.symbol(), f);
 /// assert_eq!(
 ///     WithCauses(&error).to_string(),
-///     "`f` (dylib `main`, unit `f`) failed: line 3: no such opcode"
+///     "`f` (dylib `main`) failed: line 3: no such opcode"
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -40,12 +41,17 @@ pub struct SearchedDylib {
 #[non_exhaustive]
 pub enum LookupError {
     /// Required symbols have no definition that the lookup may see.
-    #[error("symbols not found: {} (searched dylibs: {})", NameList(symbols), Searched(searched))]
+    #[error("{}", NotFound { symbols, searched, near, named: *named })]
+    #[non_exhaustive]
     NotFound {
         /// The missing symbols.
         symbols: Vec<SymbolName>,
         /// The dylibs searched, in order.
         searched: Vec<SearchedDylib>,
+        /// Of some missing symbols the name of one that is defined and may have been meant.
+        near: Box<[(SymbolName, SymbolName)]>,
+        /// The error that has this one as its source names the symbols, and this one only says where they were searched.
+        named: bool,
     },
     /// A symbol failed, or one that it waits on.
     #[error(transparent)]
@@ -68,7 +74,8 @@ pub enum LookupError {
     },
     /// A symbol is an alias, or a re-export, of one that was removed: its address leads nowhere.
     #[error(
-        "`{alias}` is an alias of a symbol that was removed; remove the alias as well, and define it anew"
+        "`{}` is an alias of a symbol that was removed; remove the alias as well, and define it anew",
+        alias.readable()
     )]
     AliasOfRemoved {
         /// The alias whose source is gone.
@@ -153,6 +160,40 @@ impl LookupError {
             });
         missing.unwrap_or_default()
     }
+
+    /// The same as the source of an error that names the missing symbols: it does not name them once more.
+    pub fn as_source_of_names(mut self) -> Self {
+        if let Self::NotFound { named, .. } = &mut self {
+            *named = true;
+        }
+        self
+    }
+}
+
+struct NotFound<'a> {
+    symbols: &'a [SymbolName],
+    searched: &'a [SearchedDylib],
+    near: &'a [(SymbolName, SymbolName)],
+    named: bool,
+}
+
+impl fmt::Display for NotFound<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { symbols, searched, near, named } = self;
+        let searched = Searched(searched);
+        match named {
+            true => write!(f, "searched {searched}")?,
+            false => write!(f, "not found: {} (searched {searched})", NameList(symbols))?,
+        }
+        for (index, (symbol, near)) in near.iter().enumerate() {
+            f.write_str(if index == 0 { "; did you mean " } else { ", " })?;
+            write!(f, "{}", Quoted(near))?;
+            if symbols.len() > 1 {
+                write!(f, " for {}", Quoted(symbol))?;
+            }
+        }
+        f.write_str(if near.is_empty() { "" } else { "?" })
+    }
 }
 
 struct Searched<'a>(&'a [SearchedDylib]);
@@ -169,7 +210,11 @@ impl fmt::Display for SearchedDylib {
         write!(f, "`{}`", self.dylib)?;
         match self.generators.as_slice() {
             [] => Ok(()),
-            generators => write!(f, " with {}", generators.join(", ")),
+            generators => {
+                // An archive is known by its path.
+                let names = generators.iter().map(|name| name.rsplit('/').next().unwrap_or(name));
+                write!(f, " with {}", names.collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }
@@ -179,7 +224,7 @@ struct Chain<'a>(&'a [SymbolName]);
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, name) in self.0.iter().take(2 * NAMES_MAX).enumerate() {
-            write!(f, "{}`{name}`", if index == 0 { "" } else { " -> " })?;
+            write!(f, "{}{}", if index == 0 { "" } else { " -> " }, Quoted(name))?;
         }
         match self.0.len().checked_sub(2 * NAMES_MAX) {
             Some(more) if more > 0 => write!(f, " -> ({more} more)"),

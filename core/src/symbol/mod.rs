@@ -6,6 +6,7 @@ pub(crate) mod flags;
 mod hash;
 pub(crate) mod map;
 pub(crate) mod name;
+pub(crate) mod readable;
 pub(crate) mod set;
 mod table;
 mod text;

@@ -29,7 +29,7 @@ use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutionSession, JitDylib, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, ResourceTracker, SymbolFlags, SymbolName,
+    MaterializationResponsibility, MaterializationUnit, ResourceTracker, SymbolFlags, SymbolName, body_name,
 };
 
 use super::better_bodies::BetterBodies;
@@ -382,7 +382,7 @@ impl fmt::Debug for LazyModule {
 }
 
 fn body_in(title: &str, function: &str) -> String {
-    format!("body of {function} in {title}")
+    body_name(function, title)
 }
 
 fn better(body: &str, attempt: u32) -> String {

@@ -17,7 +17,7 @@ use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutionSession, MaterializationInterface, MaterializationResponsibility,
-    SymbolFlags, SymbolName,
+    SymbolFlags, SymbolName, body_name,
 };
 
 use crate::link::ObjectLinkingLayer;
@@ -71,7 +71,7 @@ impl FileStubs {
 
     /// Adds a function. Those of one `body` are one function, and have one address; it is the name of one of them.
     pub fn add(&mut self, name: &str, body: &str, flags: SymbolFlags) {
-        let body = format!("body of {body} in {}", self.title).into();
+        let body = body_name(body, &self.title).into();
         self.functions.insert(name.into(), Function { body, flags: flags | SymbolFlags::CALLABLE });
     }
 

@@ -92,7 +92,14 @@ pub struct LazyCallFailure<'a> {
 
 impl fmt::Display for LazyCallFailure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot call `{}`: {}", self.function, WithCauses(&self.error))
+        write!(f, "cannot call `{}`: ", self.function.readable())?;
+        match &self.error {
+            // Its body has failed: what is new is why.
+            LazyCallError::Lookup(LookupError::Failed(failure)) if failure.path.len() == 1 => {
+                write!(f, "{}", failure.cause)
+            }
+            error => write!(f, "{}", WithCauses(error)),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use uruk_core::{ExecutorAddr, LookupError};
+use uruk_core::{ExecutorAddr, LookupError, Readable};
 
 use crate::memory::MemoryError;
 use crate::runtime::tls::NotStatic;
@@ -55,7 +55,7 @@ pub enum LinkError {
         what: Box<str>,
     },
     /// A relocation that this linker does not apply.
-    #[error("{site}: unsupported relocation {kind} against `{symbol}`{advice}")]
+    #[error("{site}: unsupported relocation {kind} against `{}`{advice}", Readable(symbol))]
     UnsupportedRelocation {
         /// Where.
         site: Box<Site>,
@@ -69,10 +69,10 @@ pub enum LinkError {
     /// Initial-exec or local-exec thread-local storage, of a variable whose distance from the thread pointer is not the
     /// same on every thread.
     #[error(
-        "{site}: relocation {kind} reaches the thread-local variable `{symbol}` at a fixed distance from the thread \
+        "{site}: relocation {kind} reaches the thread-local variable `{}` at a fixed distance from the thread \
          pointer (the {model} model), but {reason}; recompile `{}` with -fPIC -ftls-model=global-dynamic, or hand its LLVM \
          bitcode over instead (clang -emit-llvm -c, rustc --emit=llvm-bc)",
-        site.object
+        Readable(symbol), site.object
     )]
     StaticTls {
         /// Where.
@@ -87,7 +87,7 @@ pub enum LinkError {
         reason: NotStatic,
     },
     /// A relocation for thread-local variables against an ordinary symbol, or the other way round.
-    #[error("{site}: relocation {kind} against `{symbol}`, which {what}")]
+    #[error("{site}: relocation {kind} against `{}`, which {what}", Readable(symbol))]
     ThreadLocal {
         /// Where.
         site: Box<Site>,
@@ -100,8 +100,8 @@ pub enum LinkError {
     },
     /// A value does not fit the field it belongs into.
     #[error(
-        "{site}: {kind} against `{symbol}` at {target}: {value:#x} does not fit in {bits} {} bits{advice}",
-        if *.signed { "signed" } else { "unsigned" }
+        "{site}: {kind} against `{}` at {target}: {value:#x} does not fit in {bits} {} bits{advice}",
+        Readable(symbol), if *.signed { "signed" } else { "unsigned" }
     )]
     OutOfRange {
         /// Where.
@@ -122,7 +122,7 @@ pub enum LinkError {
         advice: &'static str,
     },
     /// Symbols that the resolution did not answer for.
-    #[error("undefined: {}", list_undefined(.symbols))]
+    #[error("undefined: {}", Undefined(.symbols))]
     Undefined {
         /// The symbols, each with one place that needs it.
         symbols: Arc<[UndefinedSymbol]>,
@@ -130,7 +130,7 @@ pub enum LinkError {
         source: Option<LookupError>,
     },
     /// Two objects of one graph both define a symbol.
-    #[error("`{symbol}` is defined by both {first} and {second}")]
+    #[error("`{}` is defined by both {first} and {second}", Readable(symbol))]
     Duplicate {
         /// The symbol.
         symbol: Box<str>,
@@ -160,20 +160,46 @@ pub enum LinkError {
 /// At most this many undefined symbols are printed, and told who refers to them.
 pub(super) const SHOWN: usize = 16;
 
-fn list_undefined(symbols: &[UndefinedSymbol]) -> String {
-    use fmt::Write as _;
-    let mut text = String::new();
-    for (index, symbol) in symbols.iter().take(SHOWN).enumerate() {
-        let separator = if index == 0 { "" } else { ", " };
-        let UndefinedSymbol { symbol, site, referrer } = symbol;
-        // Writing to a string does not fail.
-        let _ = match referrer {
-            Some(referrer) => write!(text, "{separator}`{symbol}` (needed by `{referrer}` at {site})"),
-            None => write!(text, "{separator}`{symbol}` (needed at {site})"),
-        };
+/// Symbols, each group with the place that needs them: `` `a`, `b` (needed by `main` at main.o: .text+0x4, +0x9)``.
+struct Undefined<'a>(&'a [UndefinedSymbol]);
+
+impl UndefinedSymbol {
+    /// What refers to the symbol: everything of its place but the offset.
+    fn referrer(&self) -> (Option<&str>, &str, &str) {
+        (self.referrer.as_deref(), &self.site.object, &self.site.section)
     }
-    if symbols.len() > SHOWN {
-        let _ = write!(text, " and {} more", symbols.len() - SHOWN);
+}
+
+impl fmt::Display for Undefined<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = &self.0[..self.0.len().min(SHOWN)];
+        let groups = shown.chunk_by(|one, next| one.referrer() == next.referrer());
+        for (index, group) in groups.enumerate() {
+            f.write_str(if index == 0 { "" } else { ", " })?;
+            for (index, UndefinedSymbol { symbol, .. }) in group.iter().enumerate() {
+                write!(f, "{}`{}`", if index == 0 { "" } else { ", " }, Readable(symbol))?;
+            }
+            let UndefinedSymbol { site, referrer, .. } = &group[0];
+            let site = match referrer.as_deref().map(Readable) {
+                Some(referrer) => {
+                    write!(f, " (needed by `{referrer}` at ")?;
+                    // The object of one function is called by its file and that function, which has just been named.
+                    let file =
+                        site.object.strip_suffix(referrer.of()).and_then(|file| file.strip_suffix(": "));
+                    Site { object: file.unwrap_or(&site.object).into(), ..site.clone() }
+                }
+                None => {
+                    f.write_str(" (needed at ")?;
+                    site.clone()
+                }
+            };
+            write!(f, "{site}")?;
+            group[1..].iter().try_for_each(|other| write!(f, ", +{:#x}", other.site.offset))?;
+            f.write_str(")")?;
+        }
+        match self.0.len() - shown.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
-    text
 }

@@ -442,8 +442,8 @@ fn told_where(link: &Link<Allocated>, error: LookupError) -> Failed {
     let LookupError::NotFound { symbols, .. } = &error else { return error.into() };
     let missing: HashSet<&str> = symbols.iter().map(SymbolName::as_str).collect();
     let symbols = link.undefined(|name| missing.contains(name));
-    match symbols.is_empty() {
-        true => error.into(),
-        false => LinkError::Undefined { symbols: symbols.into(), source: Some(error) }.into(),
+    if symbols.is_empty() {
+        return error.into();
     }
+    LinkError::Undefined { symbols: symbols.into(), source: Some(error.as_source_of_names()) }.into()
 }

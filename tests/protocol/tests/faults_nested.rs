@@ -45,7 +45,7 @@ fn a_long_chain_of_aliases_that_fails_needs_no_stack() {
     on_a_small_stack(|| {
         let (_session, main) = session();
         (0..DEEP).for_each(|index| define_alias(&main, index));
-        fails_at_both_ends(&main, &format!("symbols not found: `s{DEEP}` (searched dylibs: `main`)"));
+        fails_at_both_ends(&main, &format!("not found: `s{DEEP}` (searched `main`)"));
     });
 }
 
@@ -63,7 +63,7 @@ fn units_fail_at_both_ends(says: fn(LookupError) -> SharedError) {
             });
             main.define(unit.boxed()).unwrap();
         }
-        fails_at_both_ends(&main, &format!("symbols not found: `s{DEEP}` (searched dylibs: `main`)"));
+        fails_at_both_ends(&main, &format!("not found: `s{DEEP}` (searched `main`)"));
     });
 }
 

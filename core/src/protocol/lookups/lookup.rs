@@ -8,14 +8,19 @@ use smallvec::SmallVec;
 
 use crate::protocol::state::{
     AHEAD, AHEAD_MIN, Answer, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress,
-    Query, RisingPriority, RowState, Search, SessionState, Source, Suspended,
+    Query, RisingPriority, Row, RowState, Search, SessionState, Source, Suspended,
 };
 use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
+use crate::symbol::readable::slips;
 use crate::sync::weakened;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib,
     SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
 };
+
+/// For how many missing symbols a lookup says which may have been meant, and at how many definitions it looks for that.
+const NEAR_MAX: usize = 8;
+const NEAR_ROWS_MAX: u32 = 4096;
 
 /// What a dylib has for a name, as far as a lookup may see.
 pub(crate) enum Visibility {
@@ -292,7 +297,8 @@ impl<P: Payload> SessionState<P> {
             }
         }
         if !missing.is_empty() {
-            return Some(self.not_found(missing, search));
+            let near = self.near(&missing, search);
+            return Some(self.not_found(missing, near, search));
         }
         let failed = |row: &&RowId| {
             matches!(self.definitions[**row].state, RowState::Failed { .. })
@@ -315,13 +321,37 @@ impl<P: Payload> SessionState<P> {
         self.definitions.is_removing() && !self.aliased.is_empty()
     }
 
-    pub(crate) fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {
+    /// What may have been meant by those of `missing` that are told first. A bounded look at the definitions, as it happens under the lock.
+    fn near(&self, missing: &[SymbolName], search: &Search) -> Box<[(SymbolName, SymbolName)]> {
+        let is_seen = |row: &Row| {
+            let mut order = search.order.iter();
+            order.any(|&(dylib, flags)| dylib == row.dylib && row.is_seen_with(flags))
+        };
+        let mut nearest = vec![None; missing.len().min(NEAR_MAX)];
+        for (_, row) in self.definitions.first_rows(NEAR_ROWS_MAX).filter(|(_, row)| is_seen(row)) {
+            for (name, nearest) in missing.iter().zip(&mut nearest) {
+                let slips = slips(name.as_str(), row.name.as_str());
+                if let Some(slips) = slips.filter(|slips| nearest.is_none_or(|(least, _)| *slips < least)) {
+                    *nearest = Some((slips, &row.name));
+                }
+            }
+        }
+        let found = missing.iter().zip(nearest);
+        found.filter_map(|(name, nearest)| Some((name.clone(), nearest?.1.clone()))).collect()
+    }
+
+    fn not_found(
+        &self,
+        symbols: Vec<SymbolName>,
+        near: Box<[(SymbolName, SymbolName)]>,
+        search: &Search,
+    ) -> LookupError {
         let searched = search.order.iter().map(|(id, _)| {
             let dylib = &self.definitions[*id];
             let generators = dylib.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
             SearchedDylib { dylib: dylib.name.clone(), generators }
         });
-        LookupError::NotFound { symbols, searched: searched.collect() }
+        LookupError::NotFound { symbols, searched: searched.collect(), near, named: false }
     }
 
     /// Whether a row is far enough for a query, before the query is lodged on it.
@@ -354,7 +384,7 @@ impl<P: Payload> SessionState<P> {
         }
         match missing.is_empty() {
             true => Ok(Answer::of_flags(found)),
-            false => Err(self.not_found(missing, search)),
+            false => Err(self.not_found(missing, Box::default(), search)),
         }
     }
 }

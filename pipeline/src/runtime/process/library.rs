@@ -40,9 +40,12 @@ impl Library {
 
     /// Loads a library now, for the whole process.
     pub(super) fn load(path: &Path) -> Result<Self, LoadLibraryError> {
-        let refused = |message: &str| LoadLibraryError::Refused {
-            path: path.to_string_lossy().into(),
-            message: message.into(),
+        let refused = |message: &str| {
+            let path = path.to_string_lossy();
+            // The dynamic linker begins with the path too.
+            let message =
+                message.strip_prefix(&*path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message);
+            LoadLibraryError::Refused { path: (&*path).into(), message: message.into() }
         };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| refused("the name contains a zero byte"))?;

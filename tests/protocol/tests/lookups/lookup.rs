@@ -36,7 +36,7 @@ fn missing_symbols_are_named_with_the_dylibs_searched() {
     let (session, main) = session();
     define_simple(&main, "unit", &["a"]);
     let error = session.lookup(&order(&main), set(&session, &["a", "b", "c"])).unwrap_err();
-    assert_eq!(error.in_full(), "symbols not found: `b`, `c` (searched dylibs: `main`)");
+    assert_eq!(error.in_full(), "not found: `b`, `c` (searched `main`)");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn flags_are_looked_up_along_an_order_without_materializing() {
     );
     assert!(parked.try_recv().is_err(), "nothing was materialized");
     let missing = session.lookup_flags(LookupKind::Static, &along, set(&session, &["a", "c"])).unwrap_err();
-    assert_eq!(missing.to_string(), "symbols not found: `c` (searched dylibs: `main`, `other`)");
+    assert_eq!(missing.to_string(), "not found: `c` (searched `main`, `other`)");
     let weakly = LookupSet::weakly_referenced([session.intern("c")]);
     assert!(session.lookup_flags(LookupKind::Static, &along, weakly).unwrap().is_empty());
 }

@@ -36,7 +36,8 @@ fn what_the_function_fails_with_its_symbols_fail_with() {
     assert_eq!(address_of(&main, "f"), Err(told.to_owned()));
     let stray = FnUnit::new([session.intern("g")], |request| request.addresses([("h", HERE)]));
     main.define(Box::new(stray)).unwrap();
-    let told = "`g` (dylib `main`, unit `g`) failed: unit `g` gave addresses for symbols it is not responsible for: `h`";
+    let told =
+        "`g` (dylib `main`) failed: unit `g` gave addresses for symbols it is not responsible for: `h`";
     assert_eq!(address_of(&main, "g"), Err(told.to_owned()));
 }
 

@@ -114,6 +114,11 @@ impl<P: Payload> Definitions<P> {
         self.rows.iter()
     }
 
+    /// Those of the rows that lie among the first `count` places.
+    pub(in crate::protocol) fn first_rows(&self, count: u32) -> impl Iterator<Item = (RowId, &Row)> {
+        (0..self.rows.end().min(count)).filter_map(|index| self.rows.entry_at(index))
+    }
+
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
         let lives = |row: &Row| !self.row_is_removing(row);

@@ -1,0 +1,179 @@
+//! Hints below an error about missing symbols: which shared library of the machine has them, and which name was meant.
+//!
+//! Looks at the machine's libraries, which takes some hundredths of a second: only an error does so.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader as _, Sym as _, SymbolTable};
+use object::{Endianness, ReadCache, elf};
+use uruk::core::{LookupError, Readable, SymbolName, WithCauses, nearest_symbol};
+
+/// A slow disk does not hold an error up for longer.
+const SEARCHED_FOR_MAX: Duration = Duration::from_millis(500);
+
+/// For so many missing symbols there are hints.
+const SYMBOLS_MAX: usize = 8;
+
+/// What to try, a line each.
+pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let not_found = WithCauses(error).chain().find_map(|cause| match cause.downcast_ref() {
+        Some(LookupError::NotFound { symbols, searched, near, .. }) => Some((symbols, searched, near)),
+        _ => None,
+    });
+    let Some((symbols, searched, near)) = not_found else { return Vec::new() };
+    let mut missing: Vec<&SymbolName> = symbols.iter().take(SYMBOLS_MAX).collect();
+    // The generator of a process's symbols is called by all its libraries.
+    let generators = searched.iter().flat_map(|dylib| &dylib.generators);
+    let searched: Vec<&str> = generators.flat_map(|name| name.split(", ")).collect();
+    let libraries = Libraries::of_the_machine();
+    let defined = libraries.that_define(&searched, &mut missing);
+    let in_program = near.iter().filter(|(symbol, _)| missing.contains(&symbol));
+    let mut near: Vec<_> = in_program.map(|(symbol, near)| (symbol, near.to_string())).collect();
+    missing.retain(|symbol| !near.iter().any(|(known, _)| known == symbol));
+    near.extend(libraries.with_near_names(&searched, missing));
+    // Which symbol is meant is clear if there is no other.
+    let quoted = |symbol: &SymbolName| match symbols.len() {
+        1 => String::new(),
+        _ => format!(" for `{}`", symbol.readable()),
+    };
+    let to_load = defined.into_iter().map(|(library, defined)| match symbols.len() {
+        1 => format!("add --load {library}"),
+        _ => {
+            let defined: Vec<_> = defined.iter().map(|symbol| format!("`{}`", symbol.readable())).collect();
+            format!("add --load {library} for {}", defined.join(", "))
+        }
+    });
+    let meant =
+        near.iter().map(|(symbol, near)| format!("did you mean `{}`{}?", Readable(near), quoted(symbol)));
+    to_load.chain(meant).collect()
+}
+
+/// The shared libraries of the dynamic linker's directories, by the names under which it knows them.
+struct Libraries {
+    files: Vec<(String, PathBuf)>,
+    until: Instant,
+}
+
+/// A library's own table of what it gives others.
+struct Exports<'data> {
+    symbols: SymbolTable<'data, FileHeader64<Endianness>, &'data ReadCache<File>>,
+    hashes: object::read::elf::GnuHashTable<'data, FileHeader64<Endianness>>,
+}
+
+impl Libraries {
+    fn of_the_machine() -> Self {
+        let named = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let standard = [
+            "/usr/local/lib",
+            "/lib/x86_64-linux-gnu",
+            "/usr/lib/x86_64-linux-gnu",
+            "/lib64",
+            "/usr/lib64",
+            "/usr/lib",
+        ];
+        let directories = std::env::split_paths(&named).chain(standard.map(PathBuf::from));
+        let mut files = Vec::new();
+        for directory in directories.filter(|directory| !directory.as_os_str().is_empty()) {
+            let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+            let libraries = entries.filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                is_library(&name).then(|| (name, entry.path()))
+            });
+            files.extend(libraries);
+        }
+        // A library has several names: the shortest with a version is the one that programs ask for.
+        files.sort_by_cached_key(|(name, _)| (name.ends_with(".so"), name.len(), name.clone()));
+        let mut seen = HashSet::new();
+        files.retain(|(_, path)| fs::canonicalize(path).is_ok_and(|file| seen.insert(file)));
+        Self { files, until: Instant::now() + SEARCHED_FOR_MAX }
+    }
+
+    /// Which library defines which of `missing`, of which those remain that none defines.
+    fn that_define<'s>(
+        &self,
+        searched: &[&str],
+        missing: &mut Vec<&'s SymbolName>,
+    ) -> Vec<(&str, Vec<&'s SymbolName>)> {
+        let mut found = Vec::new();
+        for (name, path) in self.files.iter().filter(|(name, _)| !searched.contains(&name.as_str())) {
+            if missing.is_empty() || Instant::now() > self.until {
+                break;
+            }
+            let defined = with_exports(path, |exports| {
+                let (defined, others) = missing.iter().partition(|symbol| exports.defines(symbol.as_str()));
+                *missing = others;
+                defined
+            });
+            let defined: Vec<&SymbolName> = defined.unwrap_or_default();
+            if !defined.is_empty() {
+                found.push((name.as_str(), defined));
+            }
+        }
+        found
+    }
+
+    /// Which name of the libraries that were `searched` resembles which of `missing`.
+    fn with_near_names<'s>(
+        &self,
+        searched: &[&str],
+        mut missing: Vec<&'s SymbolName>,
+    ) -> Vec<(&'s SymbolName, String)> {
+        let mut found = Vec::new();
+        for library in searched {
+            if missing.is_empty() || Instant::now() > self.until {
+                break;
+            }
+            let known = self.files.iter().find(|(name, _)| name == *library).map(|(_, path)| path.as_path());
+            let near = with_exports(known.unwrap_or(Path::new(library)), |exports| {
+                let nearest = |symbol: &&'s SymbolName| Some((*symbol, exports.nearest(symbol.as_str())?));
+                missing.iter().filter_map(nearest).collect::<Vec<_>>()
+            });
+            found.extend(near.unwrap_or_default());
+            missing.retain(|symbol| !found.iter().any(|(known, _)| known == symbol));
+        }
+        found
+    }
+}
+
+/// `libz.so`, `libz.so.1`.
+fn is_library(name: &str) -> bool {
+    let version = name.split_once(".so").map(|(_, version)| version);
+    let is_version = |version: &str| version.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
+    name.starts_with("lib") && version.is_some_and(is_version)
+}
+
+/// Nothing if the file is no library.
+fn with_exports<T>(path: &Path, act: impl FnOnce(Exports<'_>) -> T) -> Option<T> {
+    let data = ReadCache::new(File::open(path).ok()?);
+    let header = FileHeader64::<Endianness>::parse(&data).ok()?;
+    let endian = header.endian().ok()?;
+    let is_ours = header.e_machine(endian) == elf::EM_X86_64 && header.e_type(endian) == elf::ET_DYN;
+    let sections = header.sections(endian, &data).ok()?;
+    let (hashes, of) = sections.gnu_hash(endian, &data).ok()??;
+    let symbols = sections.symbol_table_by_index(endian, &data, of).ok()?;
+    is_ours.then(|| act(Exports { symbols, hashes }))
+}
+
+impl Exports<'_> {
+    fn defines(&self, name: &str) -> bool {
+        let endian = Endianness::Little;
+        let hash = elf::gnu_hash(name.as_bytes());
+        let versions = Default::default();
+        let found = self.hashes.find(endian, name.as_bytes(), hash, None, &self.symbols, &versions);
+        found.is_some()
+    }
+
+    fn nearest(&self, name: &str) -> Option<String> {
+        let endian = Endianness::Little;
+        let defined = self.symbols.iter().filter(|symbol| symbol.st_shndx(endian) != elf::SHN_UNDEF);
+        let names = defined.filter_map(|symbol| {
+            let name = symbol.name(endian, self.symbols.strings()).ok()?;
+            std::str::from_utf8(name).ok()
+        });
+        nearest_symbol(name, names).map(str::to_owned)
+    }
+}
