@@ -37,7 +37,7 @@ fn order(functions: &[&str]) -> CallOrder {
 
 /// Waits for what is compiled in the background.
 fn wait_until(jit: &Jit, is_so: impl Fn(&SpeculationStats) -> bool) {
-    const PATIENCE: Duration = Duration::from_secs(120);
+    const PATIENCE: Duration = Duration::from_secs(1200); // Only a hang takes so long.
     let begun = Instant::now();
     while !is_so(&jit.speculator().stats()) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", jit.speculator());

@@ -11,6 +11,7 @@ pub mod cache;
 pub mod forms;
 pub mod inputs;
 pub mod matrix;
+mod patience;
 pub mod process;
 pub mod program;
 pub mod refusal;

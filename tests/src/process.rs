@@ -5,10 +5,11 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd as _;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use crate::cache::{BuildError, command_line, io, target_directory};
+use crate::patience;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ impl std::fmt::Display for End {
 }
 
 /// Runs `command` in an empty directory of its own, with a small fixed environment and every signal at its default, killing it
-/// and its children after `time_limit`.
+/// and its children after `time_limit`, in which time that other work on the machine takes does not count.
 ///
 /// Its output goes to files: a program that fills a pipe, or leaves a child behind that holds one open, cannot hang the
 /// test.
@@ -101,12 +102,8 @@ pub fn run(command: &mut Command, input: &Input, time_limit: Duration) -> Result
 fn wait(mut child: Child, time_limit: Duration) -> std::io::Result<End> {
     let pid = Pid::from_child(&child);
     let process = pidfd_open(pid, PidfdFlags::empty())?;
-    let timeout = Timespec {
-        tv_sec: i64::try_from(time_limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: time_limit.subsec_nanos().into(),
-    };
     // The descriptor becomes readable when the process has ended and waits to be reaped.
-    let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout))? > 0;
+    let ended = patience::wait(process.as_fd(), pid, time_limit)?;
     if !ended {
         // Not reaped yet, so the process group's number is still its own.
         kill_process_group(pid, Signal::KILL)?;
