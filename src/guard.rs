@@ -43,7 +43,8 @@ impl Jit {
     /// Blocks for nobody. Guards nest.
     ///
     /// # Cost
-    /// A thread-local variable and a store. Removals pay: a system call of 1 to 2 microseconds each, once a thread has entered.
+    /// A thread-local variable and a store. Removals pay, once a thread has entered: a system call of 1 to 2 microseconds for all that is removed together, and another one if
+    /// that has to wait.
     ///
     /// # Examples
     /// ```

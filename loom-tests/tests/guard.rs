@@ -20,6 +20,7 @@
 //! | `guard::enters_without_a_barrier`: who has entered reads what is published before others see that he is inside | `pipeline/src/guard/slots.rs` | `who_is_inside_runs_nothing_that_is_gone` |
 //! | `guard::leaves_relaxed`: what he did inside is not over for who sees that he has left | `pipeline/src/guard/slots.rs` | `what_was_done_inside_is_over_when_it_goes` |
 //! | `guard::does_not_look_again`: who retires something notes that it waits, and leaves the rest to those who are inside | `pipeline/src/guard/slots.rs` | `when_nobody_is_inside_nothing_waits` |
+//! | `guard::takes_another_batch_for_this`: what is removed waits for those who were inside at an earlier removal | `pipeline/src/guard/slots.rs` | `what_is_removed_together_waits_for_all_who_may_run_it` |
 #![cfg(uruk_loom)]
 
 #[expect(dead_code, reason = "names of threads are for messages")]
@@ -64,7 +65,7 @@ impl Drop for Body {
 }
 
 struct Scene {
-    slots: Slots<Body>,
+    slots: Slots<Body, u64>,
     bodies: Arc<Bodies>,
 }
 
@@ -87,7 +88,7 @@ impl Scene {
 
     fn replace(&self) {
         self.bodies.published.store(1, Ordering::Relaxed);
-        self.slots.retire(Body { scene: self.bodies.clone(), number: 0 }, |body| body);
+        self.slots.retire(Body { scene: self.bodies.clone(), number: 0 }, None, |body| body);
     }
 }
 
@@ -140,6 +141,53 @@ fn when_nobody_is_inside_nothing_waits() {
     });
 }
 
+/// ```text
+///  main: remove two bodies, then one more        another: enter ─ run ─ leave ─ enter ─ run ─ leave
+/// ```
+#[test]
+fn what_is_removed_together_waits_for_all_who_may_run_it() {
+    model_within(PREEMPTIONS - 1, || {
+        let is_gone: Arc<[AtomicBool; 3]> = Arc::new(std::array::from_fn(|_| AtomicBool::new(false)));
+        let is_published: Arc<[AtomicBool; 3]> = Arc::new(std::array::from_fn(|_| AtomicBool::new(true)));
+        let slots = Arc::new(Slots::<_, u64>::new());
+        let reader = slots.register("a thread".into());
+        let reader = thread::spawn({
+            let (slots, is_gone, is_published) = (slots.clone(), is_gone.clone(), is_published.clone());
+            move || {
+                for body in [1, 2] {
+                    slots.enter(&reader);
+                    if is_published[body].load(Ordering::Relaxed) {
+                        assert!(!is_gone[body].load(Ordering::Relaxed), "it runs what is gone");
+                    }
+                    slots.leave(&reader);
+                }
+            }
+        });
+        let retire = |batch, body| {
+            let goes = Goes(is_gone.clone(), body);
+            slots.retire(goes, Some(batch), |goes| goes);
+        };
+        // Relaxed: the protocol has to order it.
+        [0, 1].iter().for_each(|body: &usize| is_published[*body].store(false, Ordering::Relaxed));
+        retire(1, 0);
+        retire(1, 1);
+        is_published[2].store(false, Ordering::Relaxed);
+        retire(2, 2);
+        reader.join().expect("no panic");
+        assert_eq!(slots.pending().0, 0, "something waits for nobody");
+        assert!(is_gone.iter().all(|gone| gone.load(Ordering::Relaxed)));
+    });
+}
+
+/// Tells when a body goes.
+struct Goes(Arc<[AtomicBool; 3]>, usize);
+
+impl Drop for Goes {
+    fn drop(&mut self) {
+        self.0[self.1].store(true, Ordering::Relaxed); // what the protocol has to order
+    }
+}
+
 /// What a thread wrote while it was inside, such as a variable of the code that goes.
 struct Variable(UnsafeCell<u64>);
 
@@ -164,7 +212,7 @@ impl Drop for Frees {
 #[test]
 fn what_was_done_inside_is_over_when_it_goes() {
     model_within(PREEMPTIONS, || {
-        let (slots, published) = (Arc::new(Slots::new()), Arc::new(AtomicBool::new(true)));
+        let (slots, published) = (Arc::new(Slots::<_, u64>::new()), Arc::new(AtomicBool::new(true)));
         let variable = Arc::new(Variable(UnsafeCell::new(0)));
         let reader = slots.register("a thread".into());
         let reader = thread::spawn({
@@ -179,7 +227,7 @@ fn what_was_done_inside_is_over_when_it_goes() {
             }
         });
         published.store(false, Ordering::Relaxed);
-        slots.retire(Frees(variable), |variable| variable);
+        slots.retire(Frees(variable), None, |variable| variable);
         reader.join().expect("no panic");
         assert_eq!(slots.pending().0, 0);
     });

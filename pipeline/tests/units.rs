@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 use layers::{Linked, RecordingLayer};
 use support::{Scratch, open, run};
-use uruk_core::sync::Mutex;
-use uruk_core::{ExecutionSession, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError, SymbolFlags};
+use uruk_core::sync::{Latch, Mutex};
+use uruk_core::{
+    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError,
+    SymbolFlags, Task, TaskDispatcher, WaitError,
+};
 use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{
     ArchiveIndex, CommonError, CommonExtent, CommonSymbols, ObjectBuffer, ObjectInterface,
@@ -280,6 +283,70 @@ fn a_member_is_added_to_each_dylib_that_asks_for_it() {
         program.session.lookup_symbol(&SearchOrder::of(dylib), &only).expect("found");
     }
     assert_eq!(program.linked().len(), 2);
+}
+
+/// Runs tasks in place, and tells when a thread is about to wait.
+#[derive(Debug)]
+struct TellsOfWaits {
+    in_place: InPlaceTaskDispatcher,
+    waits: Arc<Latch>,
+}
+
+impl TaskDispatcher for TellsOfWaits {
+    fn dispatch(&self, task: Task) -> Result<(), Task> {
+        self.in_place.dispatch(task)
+    }
+
+    fn run_ready(&self) {
+        self.in_place.run_ready();
+    }
+
+    fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
+        self.waits.open();
+        self.in_place.blocking(block)
+    }
+
+    fn shutdown(&self) {
+        self.in_place.shutdown();
+    }
+}
+
+/// While one thread defined a member, another that needed it too was told that it is there, and found nothing.
+///
+/// ```text
+///   first                          second
+///   define the member ...          needs it too: waits
+///   ... defined                    needs it in its own dylib
+/// ```
+#[test]
+fn a_thread_that_needs_a_member_waits_for_another_that_defines_it() {
+    let scratch = Scratch::new("member-beside");
+    let (defines, goes_on) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+    let dispatcher = TellsOfWaits { in_place: InPlaceTaskDispatcher::default(), waits: goes_on.clone() };
+    let session = ExecutionSession::builder().dispatcher(Arc::new(dispatcher)).build();
+    let layer: Arc<dyn ObjectLayer> = Arc::new(RecordingLayer::default());
+    let index = archive_of(&scratch, &[("only", "int only = 1;")]);
+    let (here, goes) = (defines.clone(), goes_on.clone());
+    let define = move |dylib: &JitDylib, member| {
+        here.open();
+        goes.wait();
+        define_object(dylib, &layer, member)
+    };
+    let generator = Arc::new(StaticArchiveGenerator::new(index, define));
+    let dylibs = ["first", "second"].map(|name| session.create_jit_dylib(name).expect("new"));
+    dylibs.iter().for_each(|dylib| drop(dylib.add_generator(generator.clone())));
+    let look_up = |dylib: &JitDylib| {
+        let only = session.intern("only");
+        session.lookup_symbol(&SearchOrder::of(dylib), &only)
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| look_up(&dylibs[0]));
+        defines.wait();
+        let second = look_up(&dylibs[1]);
+        goes_on.open(); // One that was told too early has not waited.
+        first.join().expect("no panic").expect("found");
+        second.expect("found, once the other has defined it");
+    });
 }
 
 /// Some members give up all they define, to libraries that are loaded. Such a member came again with every lookup of what it

@@ -46,6 +46,12 @@ impl RemovalNumber {
     pub(crate) fn next() -> Self {
         Self(unique())
     }
+
+    /// A number that no removal has, for tests of resources.
+    #[doc(hidden)]
+    pub fn new() -> Self {
+        Self::next()
+    }
 }
 
 impl fmt::Debug for dyn Resource {

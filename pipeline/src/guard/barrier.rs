@@ -25,10 +25,18 @@ pub(super) fn light() {
 
 /// The side of removers.
 pub(super) fn heavy() {
+    #[cfg(test)]
+    ASKED.set(ASKED.get() + 1);
     // ordering[guard-barrier]: SeqCst. Pairs with the one in `light`.
     fence(Ordering::SeqCst);
     if is_granted() {
         // It was granted, so it cannot fail.
         _ = membarrier(MembarrierCommand::PrivateExpedited);
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has asked the kernel.
+    pub(super) static ASKED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -19,6 +19,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::thread;
 
+use uruk_core::RemovalNumber;
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,7 @@ pub struct GuardDomain(Arc<Domain>);
 struct Domain {
     /// By which threads find their slots.
     number: u64,
-    slots: Slots<Box<dyn Any + Send + Sync>>,
+    slots: Slots<Box<dyn Any + Send + Sync>, RemovalNumber>,
 }
 
 /// A thread that runs linked code: what was there when it entered stays mapped until it has passed.
@@ -133,7 +134,12 @@ impl GuardDomain {
     /// # Cost
     /// Nothing if no thread has ever entered; otherwise a system call of 1 to 2 microseconds (`membarrier`).
     pub fn retire(&self, what: impl Any + Send + Sync) {
-        self.0.slots.retire(what, |what| Box::new(what));
+        self.0.slots.retire(what, None, |what| Box::new(what));
+    }
+
+    /// The same for something that is removed together with more: the kernel is asked for the first of it alone.
+    pub(crate) fn retire_with(&self, what: impl Any + Send + Sync, removal: Option<RemovalNumber>) {
+        self.0.slots.retire(what, removal, |what| Box::new(what));
     }
 
     /// What waits, and for whom.
@@ -237,6 +243,33 @@ mod tests {
         drop(outer);
         assert!(is_gone() && !domain.is_inside());
         assert_eq!(domain.pending_reclaim(), PendingReclaim::default());
+    }
+
+    /// A removal of a thousand functions asked the kernel two thousand times.
+    #[test]
+    fn what_is_removed_together_asks_the_kernel_once_and_once_more_if_it_waits() {
+        const PIECES: usize = 10;
+        let asked = || barrier::ASKED.get();
+        let domain = GuardDomain::new();
+        let what = Arc::new(());
+        let retire_all = |removal| (0..PIECES).for_each(|_| domain.retire_with(what.clone(), Some(removal)));
+        let [first, second, third] = [(); 3].map(|()| RemovalNumber::new());
+        drop(domain.enter());
+        let before = asked();
+        retire_all(first);
+        assert_eq!((asked() - before, Arc::strong_count(&what)), (1, 1), "nobody is inside");
+        let mut guard = domain.enter();
+        let before = asked();
+        retire_all(second);
+        assert_eq!((asked() - before, domain.pending_reclaim().pieces), (2, PIECES));
+        guard.checkpoint();
+        assert_eq!(Arc::strong_count(&what), 1);
+        retire_all(second);
+        assert_eq!(Arc::strong_count(&what), 1, "it has passed since that was unpublished");
+        retire_all(third);
+        assert_eq!(domain.pending_reclaim().pieces, PIECES);
+        drop(guard);
+        assert_eq!(Arc::strong_count(&what), 1);
     }
 
     #[test]

@@ -42,8 +42,10 @@ pub(super) struct Slot {
 }
 
 #[derive(Debug)]
-pub(super) struct Slots<T> {
+pub(super) struct Slots<T, B> {
     registered: Mutex<Vec<Arc<Slot>>>,
+    /// The last batch of which something was retired.
+    batch: Mutex<Option<(B, Inside)>>,
     retired: Mutex<Vec<Retired<T>>>,
     /// Whether there are some.
     any_retired: AtomicBool,
@@ -53,8 +55,11 @@ pub(super) struct Slots<T> {
 struct Retired<T> {
     _what: T,
     /// Those who were inside, and had not passed when somebody looked.
-    waits_for: Vec<(Arc<Slot>, u64)>,
+    waits_for: Inside,
 }
+
+/// Threads that are inside, each with the sequence by which it is.
+type Inside = Vec<(Arc<Slot>, u64)>;
 
 impl Reader {
     fn step(&self, steps: u64, order: Ordering) {
@@ -72,9 +77,14 @@ impl Slot {
     }
 }
 
-impl<T> Slots<T> {
+impl<T, B: Copy + PartialEq> Slots<T, B> {
     pub(super) fn new() -> Self {
-        Self { registered: Mutex::default(), retired: Mutex::default(), any_retired: AtomicBool::new(false) }
+        Self {
+            registered: Mutex::default(),
+            batch: Mutex::default(),
+            retired: Mutex::default(),
+            any_retired: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn register(&self, thread: Box<str>) -> Reader {
@@ -116,27 +126,50 @@ impl<T> Slots<T> {
 
     /// Drops `what` when everybody has passed who is inside now; at once if nobody is.
     ///
-    /// It was unpublished before: whoever enters later does not find it.
-    pub(super) fn retire<W>(&self, what: W, wrap: impl FnOnce(W) -> T) {
+    /// It was unpublished before: whoever enters later does not find it. Of a `batch`, all was unpublished before the first of it is
+    /// retired.
+    pub(super) fn retire<W>(&self, what: W, batch: Option<B>, wrap: impl FnOnce(W) -> T) {
         // Who registers after this look takes the lock later, and so finds nothing that was unpublished before.
         if self.registered.lock().is_empty() {
             return;
         }
-        barrier::heavy();
-        let registered = self.registered.lock();
-        let inside = |slot: &Arc<Slot>| Some((slot.clone(), slot.inside()?));
-        let waits_for: Vec<_> = registered.iter().filter_map(inside).collect();
-        drop(registered);
+        let waits_for = match batch {
+            Some(batch) => self.inside_at_batch(batch),
+            None => self.inside(),
+        };
         if waits_for.is_empty() {
             return;
         }
         let mut retired = self.retired.lock();
+        // Who made it true looks at all that waits, after a barrier that may be still to come.
+        let is_known = !retired.is_empty();
         retired.push(Retired { _what: wrap(what), waits_for });
         self.any_retired.store(true, Ordering::Relaxed); // the barrier orders it
         drop(retired);
         if !weakened("guard::does_not_look_again") {
-            barrier::heavy();
+            if !is_known {
+                barrier::heavy();
+            }
             self.reclaim();
+        }
+    }
+
+    /// Those who are inside now, and may have found what was unpublished before.
+    fn inside(&self) -> Inside {
+        barrier::heavy();
+        let inside = |slot: &Arc<Slot>| Some((slot.clone(), slot.inside()?));
+        self.registered.lock().iter().filter_map(inside).collect()
+    }
+
+    /// Those who were inside when the first of the batch was retired, and have not passed: the kernel is asked once.
+    fn inside_at_batch(&self, batch: B) -> Inside {
+        let mut last = self.batch.lock();
+        match &mut *last {
+            Some((known, inside)) if *known == batch || weakened("guard::takes_another_batch_for_this") => {
+                inside.retain(|(slot, sequence)| slot.inside() == Some(*sequence));
+                inside.clone()
+            }
+            _ => last.insert((batch, self.inside())).1.clone(),
         }
     }
 

@@ -15,6 +15,7 @@ use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::link::{HeldCode, LeadsOn};
+use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{Destination, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
@@ -175,10 +176,10 @@ impl Slot for StubSlot {
     }
 
     fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
-        match &self.group {
+        between_forks(|| match &self.group {
             Some(group) => group.while_settled(look),
             None => look(),
-        }
+        })
     }
 }
 
@@ -271,4 +272,12 @@ impl From<FindError> for LazyCallError {
             FindError::NotCallable => Self::NotCallable,
         }
     }
+}
+
+/// Takes the locks that a first call takes of its stub, for tests of forks: those of a group that all threads share.
+#[cfg(test)]
+pub(crate) fn use_the_locks() {
+    static GROUP: std::sync::LazyLock<Arc<Group>> = std::sync::LazyLock::new(Arc::default);
+    let slot = StubSlot { addr: SlotAddr::nowhere(), group: Some(GROUP.clone()) };
+    slot.while_settled(|| std::hint::black_box(()));
 }

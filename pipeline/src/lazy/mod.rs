@@ -47,6 +47,8 @@ use uruk_core::{
 };
 
 pub use self::file::{FileLayer, FileStubs};
+#[cfg(test)]
+pub(crate) use self::function::use_the_locks;
 use self::function::{Body, LazyFunction};
 use self::group::Group;
 use self::known::{KnownFunction, LazyUnit};

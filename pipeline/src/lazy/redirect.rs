@@ -12,6 +12,7 @@ use super::function::{Body, FindError, Found, LazyFunction, find};
 use super::group::{Root, Table};
 use super::{Cells, LazyCallThroughManager};
 use crate::link::HeldCode;
+use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{RootAddr, note_body, stub_at};
 
 /// Why a function could not be given another body.
@@ -72,7 +73,7 @@ fn redirect_unit(redirections: &mut [Redirection]) -> impl Sized + use<> {
     let first = redirections.first().map(|first| &first.stub);
     let group =
         first.and_then(|first| Some((first.function()?.group()?.clone(), first.root?, first.cells.len())));
-    match group {
+    between_forks(|| match group {
         Some((group, root, len)) if redirections.len() > 1 => {
             let lead =
                 |table: &Table| redirections.iter_mut().map(|it| it.make(Some(table))).collect::<Vec<_>>();
@@ -82,7 +83,7 @@ fn redirect_unit(redirections: &mut [Redirection]) -> impl Sized + use<> {
             group.while_settled(|| redirections.iter_mut().map(|it| it.make(None)).collect())
         }
         None => redirections.iter_mut().map(|it| it.make(None)).collect(),
-    }
+    })
 }
 
 /// The root of a group of so many stubs.

@@ -25,8 +25,8 @@ use std::fmt;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex, Weak, weakened};
+use uruk_core::{ExecutorAddr, RemovalNumber};
 
 use super::share::LinkedCode;
 use crate::guard::GuardDomain;
@@ -144,9 +144,9 @@ impl Code {
         }
     }
 
-    /// Keeps it for the threads that are inside now.
-    pub(super) fn retire(self: &Arc<Self>) {
-        self.known.guards.retire(self.clone());
+    /// Keeps it for the threads that are inside now. Nobody finds what goes in the same `removal` either.
+    pub(super) fn retire(self: &Arc<Self>, removal: Option<RemovalNumber>) {
+        self.known.guards.retire_with(self.clone(), removal);
     }
 
     /// Forgets where the code is before its memory goes: what is linked next may lie there.

@@ -48,6 +48,8 @@ pub(super) struct Share {
     held: Arc<Mutex<Option<Held>>>,
     /// The removal that has begun.
     removal: Option<RemovalNumber>,
+    /// What the code has registered for its end runs with that.
+    ends: bool,
 }
 
 /// Code as long as it has trackers. Others may keep it longer, and threads that are inside when it goes do.
@@ -55,6 +57,8 @@ pub(super) struct Owned {
     code: Arc<Code>,
     /// `None` for code that is there until the process ends.
     number: Option<CodeNumber>,
+    /// The removal that it goes with.
+    removal: Option<RemovalNumber>,
 }
 
 /// Fields drop in order: a function is no longer handed out when its code goes.
@@ -66,7 +70,7 @@ struct Held {
 impl Share {
     pub(super) fn new(recorded: Option<Recorded>, code: &Arc<Owned>) -> Self {
         let held = Held { recorded, code: code.clone() };
-        Self { held: Arc::new(Mutex::new(Some(held))), removal: None }
+        Self { held: Arc::new(Mutex::new(Some(held))), removal: None, ends: false }
     }
 
     /// Lets go of code that is not to be published. What others share stays.
@@ -78,8 +82,18 @@ impl Share {
     }
 
     fn let_go(&self) {
+        self.let_go_of(|_| ());
+    }
+
+    /// Lets go; of the code, when it was the last one.
+    fn let_go_of(&self, last: impl FnOnce(&Code)) {
         let held = self.held.lock().take();
-        drop(held);
+        let Some(Held { recorded, code }) = held else { return };
+        drop(recorded);
+        if let Some(mut owned) = Arc::into_inner(code) {
+            owned.removal = self.removal;
+            last(&owned.code);
+        }
     }
 
     /// The number of the code, if it is held and may end before the process does.
@@ -90,7 +104,7 @@ impl Share {
     /// Runs what the code has registered for its end, if that has come. The first of those that are removed together does it for all:
     /// they are all still there.
     fn end(&self) {
-        if let Some(removal) = self.removal {
+        if let Some(removal) = self.removal.filter(|_| self.ends) {
             endings::run_of_removal(removal);
         }
     }
@@ -98,24 +112,19 @@ impl Share {
     /// Lets go for a removal that asks for more, or that waits until the code is gone.
     fn remove_by(&self, removal: CodeRemoval<'_>) {
         self.end();
-        let held = self.held.lock().take();
-        let Some(Held { recorded, code }) = held else { return };
-        drop(recorded);
-        if let Some(owned) = Arc::into_inner(code) {
-            owned.code.let_go(removal);
-        }
+        self.let_go_of(|code| code.let_go(removal));
     }
 }
 
 impl Owned {
     pub(super) fn new(code: Arc<Code>, number: Option<CodeNumber>) -> Arc<Self> {
-        Arc::new(Self { code, number })
+        Arc::new(Self { code, number, removal: None })
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        self.code.retire();
+        self.code.retire(self.removal);
     }
 }
 
@@ -138,9 +147,10 @@ pub(super) fn remove_resource(
 
 impl Resource for Share {
     fn prepare_removal(&mut self, removal: RemovalNumber) {
+        self.removal = Some(removal);
         if let Some(code) = self.number() {
             endings::leave(code, removal);
-            self.removal = Some(removal);
+            self.ends = true;
         }
     }
 

@@ -1,11 +1,14 @@
 //! [`StaticArchiveGenerator`]: members of an archive, defined when a symbol of theirs is missing.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use uruk_core::sync::{Arc, Mutex};
-use uruk_core::{DefinitionGenerator, GenerateRequest, JitDylib, SharedError, SymbolLookupFlags, SymbolName};
+use uruk_core::sync::{Arc, Latch, Mutex};
+use uruk_core::{
+    DefinitionGenerator, GenerateRequest, JitDylib, SharedError, SymbolLookupFlags, SymbolName, shared_error,
+};
 
 use super::{ArchiveIndex, ObjectBuffer};
 
@@ -61,8 +64,22 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 pub struct StaticArchiveGenerator {
     index: ArchiveIndex,
     define: Box<DefineMember>,
-    /// By position, what the dylib had of each member once that was added; nothing while it is.
-    brought: Mutex<FxHashMap<usize, Option<Brought>>>,
+    /// By position, how far each member is that was asked for.
+    brought: Mutex<FxHashMap<usize, Stage>>,
+}
+
+/// How far a member is.
+#[derive(Clone)]
+enum Stage {
+    /// A thread defines it, and opens the latch when it has.
+    Defining(Arc<Latch>),
+    /// What the dylib had of it once it was added.
+    Added(Brought),
+}
+
+thread_local! {
+    /// How many members this thread is about to define.
+    static DEFINES: Cell<usize> = const { Cell::new(0) };
 }
 
 impl StaticArchiveGenerator {
@@ -105,31 +122,78 @@ impl StaticArchiveGenerator {
         wanted.into_iter().try_for_each(|position| self.add_member(request.dylib(), position))
     }
 
-    /// Adds a member, unless the dylib has it or somebody is about to add it.
+    /// Adds a member, unless the dylib has it. If another thread is about to add it, this one waits until it has.
     fn add_member(&self, dylib: &JitDylib, position: usize) -> Result<(), SharedError> {
-        let earlier = self.brought.lock().get(&position).cloned();
         let is_there =
             |brought: &Brought| brought.is_empty() || !dylib.flags(brought.iter().cloned()).is_empty();
-        match &earlier {
-            Some(None) => return Ok(()),
-            Some(Some(brought)) if is_there(brought) => return Ok(()),
-            _ => {}
+        loop {
+            let earlier = self.brought.lock().get(&position).cloned();
+            match &earlier {
+                Some(Stage::Added(brought)) if is_there(brought) => return Ok(()),
+                // A member may be asked for while it, or another one, is defined: for its variables that others have as tentative ones. It comes in
+                // any case, and threads that define wait for none that do.
+                Some(Stage::Defining(_)) if DEFINES.get() > 0 => return Ok(()),
+                Some(Stage::Defining(defined)) => {
+                    dylib.session().blocking(|| defined.wait()).map_err(shared_error)?;
+                    continue;
+                }
+                Some(Stage::Added(_)) | None => {}
+            }
+            // The mark is set first, so that the lock is not held while the member is defined.
+            let Some(mark) = self.mark(position, earlier.is_some()) else { continue };
+            return mark.define(dylib);
         }
-        // The mark is set first, so that the lock is not held while the member is defined.
-        if self.brought.lock().insert(position, None) == Some(None) {
-            return Ok(());
-        }
-        let member = &self.index.members()[position];
+    }
+
+    /// Notes that this thread defines a member. None if another thread has come first.
+    fn mark(&self, position: usize, again: bool) -> Option<Mark<'_>> {
+        let mut stages = self.brought.lock();
+        let is_as_before = match stages.get(&position) {
+            None => !again,
+            Some(Stage::Added(_)) => again,
+            Some(Stage::Defining(_)) => false,
+        };
+        is_as_before.then(|| {
+            stages.insert(position, Stage::Defining(Arc::default()));
+            DEFINES.set(DEFINES.get() + 1);
+            Mark { generator: self, position, brought: None }
+        })
+    }
+}
+
+/// A member that this thread defines. Dropping it tells those who wait.
+struct Mark<'a> {
+    generator: &'a StaticArchiveGenerator,
+    position: usize,
+    /// Nothing if it was refused, or its definition has panicked.
+    brought: Option<Brought>,
+}
+
+impl Mark<'_> {
+    fn define(mut self, dylib: &JitDylib) -> Result<(), SharedError> {
+        let StaticArchiveGenerator { index, define, .. } = self.generator;
+        let member = &index.members()[self.position];
         let names = || member.symbols().map(|name| dylib.session().intern(name));
         let before: FxHashSet<_> = dylib.flags(names()).into_iter().map(|(name, _)| name).collect();
-        let defined = (self.define)(dylib, member.contents().clone());
+        define(dylib, member.contents().clone())?;
         let after = dylib.flags(names()).into_iter().map(|(name, _)| name);
-        let brought = after.filter(|name| !before.contains(name)).collect();
-        match defined {
-            Ok(()) => drop(self.brought.lock().insert(position, Some(brought))),
-            Err(_) => drop(self.brought.lock().remove(&position)),
+        self.brought = Some(after.filter(|name| !before.contains(name)).collect());
+        Ok(())
+    }
+}
+
+impl Drop for Mark<'_> {
+    fn drop(&mut self) {
+        DEFINES.set(DEFINES.get() - 1);
+        let mut stages = self.generator.brought.lock();
+        let defining = match self.brought.take() {
+            Some(brought) => stages.insert(self.position, Stage::Added(brought)),
+            None => stages.remove(&self.position),
+        };
+        drop(stages);
+        if let Some(Stage::Defining(defined)) = defining {
+            defined.open();
         }
-        defined
     }
 }
 

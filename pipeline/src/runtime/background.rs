@@ -1,4 +1,4 @@
-//! A thread beside a program, for work that nobody waits for.
+//! A thread beside a program, for work that nobody waits for; and moments of other threads that forks wait for.
 //!
 //! It blocks all signals. While it works it holds a lock of the process: a fork waits for it, and so does who wants it at
 //! rest. The child of a fork has none.
@@ -18,6 +18,18 @@ use crate::memory::{self, HeldOverForks as _, StaticForkLock};
 /// Held by such a thread while it works. A fork takes it before all other locks of the runtime and of memory, which the thread may need.
 static AT_REST: StaticForkLock<()> = StaticForkLock::new(());
 
+/// Held for a moment by threads that look where stubs lead, or lead them elsewhere: taken after [`AT_REST`], and before all other locks.
+static STUBS: StaticForkLock<()> = StaticForkLock::new(());
+
+/// Runs `look` so that no fork comes in between: it takes locks of stubs, which the child would find taken. It is short, and compiles
+/// nothing.
+pub(crate) fn between_forks<T>(look: impl FnOnce() -> T) -> T {
+    // Where the system has no room for handlers, a child takes its chance.
+    let _ = watch_forks();
+    let _held = STUBS.lock();
+    look()
+}
+
 /// Waits for what such threads do now.
 pub(crate) fn wait_for_rest() {
     drop(AT_REST.lock());
@@ -30,14 +42,21 @@ pub(crate) fn wait_for_rest() {
 fn watch_forks() -> Result<(), c_int> {
     extern "C" fn before() {
         AT_REST.hold();
+        STUBS.hold();
     }
     extern "C" fn after_in_parent() {
         // SAFETY: this thread has run `before`.
-        unsafe { AT_REST.let_go() };
+        unsafe {
+            STUBS.let_go();
+            AT_REST.let_go();
+        }
     }
     extern "C" fn after_in_child() {
         // SAFETY: this thread has run `before`, and is the only one.
-        unsafe { AT_REST.renew() };
+        unsafe {
+            STUBS.renew();
+            AT_REST.renew();
+        }
     }
     static INSTALLED: OnceLock<c_int> = OnceLock::new();
     forks::watch()?;

@@ -81,6 +81,7 @@ mod tests {
         drop(distance::KNOWN.lock());
         unwind::use_the_lock();
         unwind::functions::note(ExecutorAddr::new(0x1000), ExecutorAddr::new(0x2000));
+        crate::lazy::use_the_locks();
     }
 
     /// Another thread is nearly always in the middle of one of the locks. The child waited for it for ever.

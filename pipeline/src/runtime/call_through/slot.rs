@@ -17,6 +17,14 @@ pub(crate) struct SlotAddr {
     pub(super) counting: Option<Counting>,
 }
 
+#[cfg(test)]
+impl SlotAddr {
+    /// No slot: to be neither read nor written.
+    pub(crate) fn nowhere() -> Self {
+        Self { place: SlotPlace::Own(std::ptr::null_mut()), stub: 0, counting: None }
+    }
+}
+
 /// Where the word is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SlotPlace {
