@@ -35,7 +35,7 @@ pub(crate) struct Worker {
     pub(crate) blocks: Cell<usize>,
     /// Whether it goes on with its task after a wait, without a slot.
     pub(crate) surplus: Cell<bool>,
-    /// What the running task counts for.
+    /// The running task's share of the counts in `limits.rs`.
     pub(crate) charge: Cell<Charge>,
     /// Whether the last task that it began was demanded.
     pub(crate) ran_demanded: Cell<bool>,

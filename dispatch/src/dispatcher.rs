@@ -22,8 +22,9 @@ use crate::threads::{Permits, Threads};
 /// Dropping it shuts it down; dropped by one of its own tasks, it closes without waiting.
 ///
 /// # Concurrency
-/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority about in the order of dispatch, but
-/// for demanded turns that one task of a [`SerialQueue`](uruk_core::SerialQueue) hands over to the next: they go first. Tasks that a task dispatches with the highest priority stay with its worker until another one steals them.
+/// Tasks start in order of [`TaskPriority`](uruk_core::TaskPriority), and within one priority about in the order of dispatch,
+/// but for demanded turns that one task of a [`SerialQueue`](uruk_core::SerialQueue) hands over to the next: they go first.
+/// Tasks that a task dispatches with the highest priority stay with its worker until another worker steals them.
 ///
 /// # Examples
 /// ```
@@ -66,7 +67,7 @@ pub enum BuildError {
     /// A pool of no workers would never run anything, and one of too many cannot be counted.
     #[error("a pool of {workers} workers was asked for; choose between 1 and {max}")]
     WorkerCount {
-        /// What was asked for.
+        /// The requested number.
         workers: usize,
         /// The most that is possible.
         max: usize,
@@ -74,13 +75,13 @@ pub enum BuildError {
     /// No thread can be called that.
     #[error("worker threads cannot be called {prefix:?}: a thread's name contains no NUL")]
     ThreadName {
-        /// What was asked for.
+        /// The requested prefix.
         prefix: String,
     },
     /// Rayon's global pool, in which tasks were to run, cannot be had.
     #[error("rayon has no global pool here: {reason}; build a pool and hand that over")]
     NoGlobalPool {
-        /// What rayon said.
+        /// Rayon's error.
         reason: String,
     },
 }
@@ -140,19 +141,19 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// What threads are called; a number follows. `uruk-worker` unless set.
+    /// The first part of a thread's name; a number follows. `uruk-worker` unless set.
     pub fn thread_name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.thread_name_prefix = prefix.into();
         self
     }
 
-    /// How many speculative tasks may wait for their start, in the pool's queues and in [serial ones](uruk_core::SerialQueue), before
-    /// those who would bring about more are [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number
-    /// unless set. What waits behind a blocked task in serial queues alone holds nobody back, and neither does what waits behind a
-    /// task that another dispatcher runs.
+    /// How many speculative tasks may wait for their start, in the pool's queues and in [serial ones](uruk_core::SerialQueue),
+    /// before producers of more are [told](TaskDispatcher::admits) or [wait](TaskDispatcher::wait_for_room). Any number unless
+    /// set. A task that waits in a serial queue behind a blocked task, or behind one that another dispatcher runs, does not
+    /// hold producers back.
     ///
-    /// A task that is dispatched is queued whatever the limit: what has been claimed must run. So threads that ask at the same
-    /// moment may exceed it by what each of them brings about.
+    /// A dispatched task is queued even above the limit, because claimed units must run. So threads that ask at the same moment
+    /// may exceed it by the tasks that each of them dispatches.
     pub fn speculative_queue_max(mut self, tasks: usize) -> Self {
         self.bounds.queued_max[TaskPriority::Speculative as usize] = tasks;
         self
@@ -227,7 +228,7 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
         self.pool.threads.are_here()
     }
 
-    /// Gives up what is queued if threads were refused and nobody is left to run it.
+    /// Gives up the queued tasks if threads were refused and none is left to run them.
     fn run_ready(&self) {
         self.pool.settle();
     }

@@ -9,9 +9,9 @@
 //!  bits 1..   tasks admitted and not yet ended, and places that workers keep
 //! ```
 //!
-//! A worker whose task has ended keeps its [place](Places) while it goes on with another that it finds at hand, for what that one will
-//! dispatch: so most tasks do not touch the word, which all threads share. Kept places hold up nobody who waits here, since
-//! they are given back before the worker searches, blocks or ends, and until then a task of its own is counted as well.
+//! A worker whose task has ended keeps its [place](Places) while it goes on with another that it finds at hand, for what that
+//! one will dispatch: so most tasks do not touch the word, which all threads share. A kept place delays no shutdown: the worker
+//! gives it back before it searches, blocks or ends. Until then a task of its own is counted as well.
 
 use std::cell::Cell;
 

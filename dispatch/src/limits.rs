@@ -33,7 +33,7 @@ use uruk_core::{Task, TaskPriority, Waiting};
 
 use level::Level;
 
-/// What a dispatcher may take on in the background; see the module.
+/// The limits of a dispatcher's background work; see the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Indexed by priority.
@@ -67,7 +67,7 @@ pub(crate) struct Limits {
     room: Condvar,
 }
 
-/// What one running task counts for.
+/// The share of one running task in the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what a task counted for is given back when it ends"]
 pub(crate) struct Charge {

@@ -1,4 +1,4 @@
-//! What the pool counts about itself.
+//! The counters of the pool.
 //!
 //! Counters are striped over slots, so that counting costs what adding to a number of one's own does; a snapshot adds them up.
 //! Nothing depends on them: they order nothing, and a snapshot taken while tasks run may be a few tasks
@@ -47,11 +47,11 @@ pub struct Metrics {
     /// Tasks that went before all others because they were turns of serial queues, [handed over](uruk_core::Task::is_handed_over) and
     /// demanded.
     pub turns: u64,
-    /// Tasks taken from another worker's queue. All were demanded: others wait in queues that are nobody's own.
+    /// Tasks taken from another worker's queue. All were demanded: others wait in shared queues.
     pub stolen: u64,
     /// Times that a thread went to sleep for want of work.
     pub slept: u64,
-    /// Times that a thread let others have its processor, after something demanded and before what nobody waits for.
+    /// Times that a thread yielded its processor, between a demanded task and background work.
     pub yielded: u64,
     /// Times that another thread took the slot of a blocked one, by the priority of the blocked task.
     pub replaced: PerPriority<u64>,
@@ -113,7 +113,7 @@ pub(crate) struct Counters {
     pub(crate) refused_threads: Counter,
 }
 
-/// A stripe, and whether nobody else writes to it while the running thread does.
+/// A stripe, and whether the running thread is its only writer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tally<'a> {
     stripe: &'a Stripe,
@@ -227,7 +227,7 @@ impl Counters {
     }
 }
 
-/// A number that threads add to and nobody waits for.
+/// A number that threads add to and none waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     #[cfg(not(any(uruk_loom, uruk_shuttle)))]
@@ -245,7 +245,7 @@ impl Counter {
     fn add(&self, count: u64, alone: bool) {
         use uruk_core::sync::atomic::Ordering;
         if alone {
-            // Relaxed: as above. Who wrote to it before us has handed us its slot, or its board, through a lock.
+            // Relaxed: as above. The previous writer has handed us its slot, or its board, through a lock.
             let before = self.value.load(Ordering::Relaxed);
             self.value.store(before.wrapping_add(count), Ordering::Relaxed);
         } else {

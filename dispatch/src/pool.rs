@@ -1,4 +1,4 @@
-//! What the threads of a pool share, and what is done with it: dispatch, blocking, shutdown.
+//! The state that the threads of a pool share, and its operations: dispatch, blocking, shutdown.
 //!
 //! ```text
 //!             dispatch ──▶ queues ──▶ worker ──▶ task
@@ -7,9 +7,9 @@
 //!                   wakes or starts             latch
 //! ```
 //!
-//! **Architecture Invariants.** A slot's [`Local`] is held by one thread, or lies in `vacated`. It is put there before
-//! `sleep` counts the slot as vacant, and taken after, so that whoever may take one finds one. No user code runs
-//! under either lock (`vacated`, `threads`).
+//! **Architecture Invariants.** A slot's [`Local`] is held by one thread, or lies in `vacated`. It is put there before `sleep`
+//! counts the slot as vacant, and taken after, so a thread that may take one finds one. No user code runs under either lock
+//! (`vacated`, `threads`).
 
 mod blocked;
 mod herald;
@@ -52,7 +52,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 pub(crate) struct Vacated {
     pub(crate) slot: Local<Queued>,
-    /// The priority of the task that blocked, if that is why its last holder left it; whoever takes it then is a
+    /// The priority of the task that blocked, if that is why the last holder left the slot. The next holder is then a
     /// replacement.
     blocked: Option<TaskPriority>,
 }
@@ -165,7 +165,7 @@ impl Pool {
                 // Looks for what the lifted limit lets start.
                 self.vacate(&worker, slot)?;
             }
-            // A thread that has already lost its slot is nobody's worker: there is nothing to replace.
+            // A thread that has already given its slot up needs no replacement.
             None => self.unless_deserted(&worker, self.look_if(lifted))?,
         }
         let result = block();
@@ -266,11 +266,11 @@ impl Pool {
                 .map_or_else(|| self.gate.enter(count), |worker| self.gate.enter_from(&worker.places, count))
     }
 
-    /// Sees to it that somebody looks for what `worker`, or a thread that is none, has queued, unless a limit holds all of it back.
-    /// Says whether anybody is left to run it.
+    /// Ensures that a thread looks for the tasks that the running thread has queued, unless a limit holds all of them back.
+    /// Says whether any thread is left to run them.
     fn call_for(self: &Arc<Self>, worker: Option<&Worker>, highest: TaskPriority) -> bool {
         if self.slots == 1 && worker.is_some_and(Worker::holds_slot) {
-            // There is nobody else to look, and this thread will.
+            // No other slot exists, and this thread will look.
             return true;
         }
         self.follow(self.sleep.notify_if(|| self.may_start(highest)))
@@ -293,7 +293,8 @@ impl Pool {
         highest
     }
 
-    /// What a strand hands over goes before the rest, demanded tasks of who holds a slot to its own deque, all others to the shared queues. It is counted.
+    /// A demanded turn of a strand goes into the lane, other demanded tasks of a slot's holder into its own deque, the rest
+    /// into shared queues. The caller counts it.
     // Always: a call would move the task once more, and batches are where it counts.
     #[inline(always)]
     fn push(&self, slot: Option<&Local<Queued>>, task: Task, now: Stamp) {
@@ -361,8 +362,8 @@ impl Pool {
         self.unless_deserted(worker, self.follow(wake))
     }
 
-    /// A thread without a slot is about to block, and somebody is left who runs what is queued, or not: then it takes a slot and is
-    /// refused the wait.
+    /// A thread without a slot is about to block. If no thread is left to run queued tasks, it takes a slot and is refused the
+    /// wait.
     fn unless_deserted(&self, worker: &Worker, somebody_left: bool) -> Result<(), WaitError> {
         if !somebody_left && let Some(slot) = self.occupy() {
             worker.lend(slot);
@@ -399,7 +400,7 @@ impl Pool {
     }
 }
 
-/// Whether a task goes before all others: it is a turn that was handed over, and demanded. What is queued in the background goes by its
+/// Whether a task goes before all others: it is a turn that was handed over, and demanded. Background tasks go by their
 /// priority alone.
 pub(crate) fn goes_first(task: &Task) -> bool {
     task.is_handed_over() && task.priority() == TaskPriority::Demanded

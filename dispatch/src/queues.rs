@@ -1,8 +1,8 @@
 //! Where tasks wait: a deque per slot for demanded tasks, an injector per priority for all others, and one for strands.
 //!
-//! A task of a strand (a serial queue) hands over to the next one. That one waits in an injector from which every slot takes before it
-//! looks anywhere else: the strand goes on with that task only, while any slot can take any other. A strand that is fed for ever starves
-//! nobody: after [`TURNS_IN_A_ROW_MAX`] such tasks a slot takes something else that is demanded, if any waits.
+//! A task of a strand (a serial queue) hands over to the next one. The next one waits in an injector from which every slot
+//! takes first: its strand cannot go on without it, while any slot can take any other task. A strand that is fed for ever
+//! starves no task: after [`TURNS_IN_A_ROW_MAX`] such tasks a slot takes another demanded task, if any waits.
 //!
 //! This is the seam that models replace: `crossbeam-deque` is invisible to loom and shuttle, so a model build puts
 //! locked queues (`queues/model.rs`) behind the same names and checks parking and shutdown, not the deque.
@@ -23,15 +23,15 @@ use uruk_core::sync::weakened;
 /// Every place where an item of the pool can wait, seen by all threads.
 #[derive(Debug)]
 pub struct Queues<T> {
-    /// What tasks of strands have handed over.
+    /// The tasks that strands have handed over.
     turns: Injector<T>,
     /// One per priority, indexed by [`TaskPriority`] as a number.
     injectors: [Injector<T>; PRIORITIES],
-    /// One per slot; what it steals from belongs to whoever holds the slot's [`Local`].
+    /// One per slot; it steals from the deque in the slot's [`Local`].
     stealers: Box<[Stealer<T>]>,
 }
 
-/// The private end of one slot. Whoever holds it holds the slot.
+/// The private end of one slot. Its holder holds the slot.
 #[derive(Debug)]
 pub struct Local<T> {
     slot: usize,
@@ -244,7 +244,7 @@ mod tests {
         assert!(!queues.any_waiting(TaskPriority::Idle));
     }
 
-    /// Each of the others has something at any time, so whoever is looked at first is robbed.
+    /// Each of the others has something at any time, so the first one that is tried is robbed.
     #[test]
     fn each_neighbour_is_robbed_as_often_as_any_other() {
         const ROUNDS: usize = 30;

@@ -6,8 +6,8 @@
 //!     └─ spawns a ticket in the host's pool, unless it holds one for each of its threads already
 //! ```
 //!
-//! Tasks wait in our own queues. What is spawned in the host's pool is a *ticket*: permission to take whatever is most
-//! urgent by the time it is honoured. So a ticket that the host never honours holds no task.
+//! Tasks wait in our own queues. The host's pool gets *tickets*: a ticket is permission to take the most urgent task at the
+//! time when it is honoured. So a ticket that the host never honours holds no task.
 //!
 //! **Architecture Invariant: progress never depends on a thread of the host.** A thread of the host that blocks in a lookup
 //! cannot be replaced by rayon, and all tickets may lie behind such threads. So threads of our own, *spares*, take
@@ -16,8 +16,8 @@
 //! - a thread, the host's or any other, is blocked in a wait of this dispatcher: one spare for each, and in the place of a spare
 //!   that blocks another;
 //! - a ticket was turned away (below): one spare for each, until a ticket is honoured again;
-//! - nothing was taken for [`PATIENCE`] though tasks were queued: one spare. Somebody blocks undeclared, or the host is
-//!   busy for long. Whatever the host does, there is a pool of one worker.
+//! - nothing was taken for [`PATIENCE`] though tasks were queued: one spare. A task blocks undeclared, or the host is busy for
+//!   long. So in any case there is a pool of one worker.
 //!
 //! While tasks are queued that may start, at least one spare that is not blocked exists and looks at the clock. Spares that have nothing
 //! to do retire.
@@ -29,11 +29,11 @@
 //! above a responsibility that its thread holds (`here.rs`, [`uruk_core::thread_is_engaged`]) is *turned away*: it takes
 //! nothing, and its turn goes to a spare.
 //!
-//! What the host must do itself: code of the host that waits in rayon for what it alone can finish by means that no
-//! session knows of, a *detached* responsibility in its hands, declares that with `session.blocking`.
+//! One duty is left to the host: its code may hold a *detached* responsibility, which only it can finish, and wait in rayon. It
+//! declares such a wait with `session.blocking`.
 //!
-//! Limits on work in the background are those of a pool (`limits.rs`). What they hold back is not waited for by tickets or spares; each change
-//! of the board that lifts one calls for what may start then.
+//! Limits on work in the background are those of a pool (`limits.rs`). No ticket or spare waits for a task that a limit holds
+//! back; each change of the board that lifts a limit calls a thread for the tasks that may start then.
 //!
 //! One lock and one condition variable guard all of it, and every decision is a function of `board.rs` on `&mut`: there
 //! is no order of memory to model. `dispatch/tests/rayon/` has the scenarios and hammers it.
@@ -128,7 +128,7 @@ impl RayonTaskDispatcher {
     }
 }
 
-/// What tickets and spares share.
+/// The state that tickets and spares share.
 #[derive(Debug)]
 struct Shared {
     board: Mutex<Board>,
@@ -164,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// What a ticket is, once a thread of the host comes to it.
+    /// The body of a ticket, run by a thread of the host.
     fn honour(self: Arc<Self>) {
         if here::is_occupied() || uruk_core::thread_is_engaged() {
             let orders = self.board.lock().turn_away();
@@ -184,7 +184,7 @@ impl Shared {
         worker::run_traced(task)
     }
 
-    /// Starts a spare for what is queued if nobody is left to run it, and gives all of it up if none can be started.
+    /// Starts a spare if no thread is left to run the queued tasks, and gives all of them up if none can be started.
     ///
     /// Each dispatch has tried already; this is for tasks whose dispatch relied on the attempt of another thread.
     fn settle(self: &Arc<Self>) {
@@ -237,7 +237,8 @@ impl Shared {
         Ok(block())
     }
 
-    /// Whether the limits would let `count` more tasks of `priority` come. Who is closed has better reasons to refuse them.
+    /// Whether the limits would let `count` more tasks of `priority` come. A closed dispatcher says yes here and refuses them
+    /// for that reason.
     fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
         // The gate last: all who dispatch write there.
         self.limits
@@ -309,7 +310,7 @@ impl TaskDispatcher for RayonTaskDispatcher {
         self.shared.threads.are_here()
     }
 
-    /// Gives up what is queued if spares were refused and nobody is left to run it.
+    /// Gives up the queued tasks if spares were refused and no thread is left to run them.
     fn run_ready(&self) {
         self.shared.settle();
     }

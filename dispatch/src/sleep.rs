@@ -14,11 +14,11 @@ pub struct Sleep {
     token_issued: Condvar,
 }
 
-/// What [`Sleep::notify`] did, and what is left for its caller.
+/// The action of [`Sleep::notify`], and the part left to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "`Start` obliges the caller to start a thread"]
 pub enum Wake {
-    /// Somebody searches already, or every slot is at work and will search when it is done.
+    /// A thread searches already, or every slot is at work and will search when it is done.
     Nobody,
     /// A sleeper has been woken.
     Woken,
@@ -34,7 +34,7 @@ pub struct Counts {
     pub sleeping: u64,
     /// Held by a thread that looks for an item.
     pub searching: u64,
-    /// Held by nobody.
+    /// Held by no thread.
     pub vacant: u64,
 }
 
@@ -62,10 +62,10 @@ impl Sleep {
         }
     }
 
-    /// Sees to it that somebody looks at the queues. Called after an item has been pushed.
+    /// Ensures that a thread looks at the queues. Called after an item has been pushed.
     ///
     /// # Cost
-    /// One fence and one load unless somebody has to be woken or started.
+    /// One fence and one load unless a thread has to be woken or started.
     pub fn notify(&self) -> Wake {
         self.notify_if(|| true)
     }
@@ -130,8 +130,9 @@ impl Sleep {
     /// Searching. Lets other threads have the processor a few times before the last searcher sleeps; says whether there is a `reason`
     /// to search again.
     ///
-    /// Whoever is answered often asks again at once. To wake a thread takes longer than most of what it is then asked to do, and tens
-    /// of microseconds where its processor has gone to sleep meanwhile. One thread lingers, no more: producers rely on it, and wake nobody.
+    /// A caller that is answered often asks again at once. To wake a thread takes longer than most tasks, and tens of
+    /// microseconds if its processor has gone to sleep meanwhile. Only one thread lingers: producers rely on it, and wake no
+    /// other.
     pub fn linger(&self, reason: impl Fn() -> bool) -> bool {
         // No claim depends on it, and a model would follow each look.
         if cfg!(any(uruk_loom, uruk_shuttle)) {
@@ -174,8 +175,8 @@ impl Sleep {
         self.notify_after(waiting, weakened("pool::vacates_without_a_look"))
     }
 
-    /// Searching → vacant: the thread is about to end. Says whether an item waits that nobody may have been told
-    /// about; then the thread tries to [`Sleep::occupy`] a slot again.
+    /// Searching → vacant: the thread is about to end. Says whether an item waits for which perhaps no thread was called; then
+    /// this one tries to [`Sleep::occupy`] a slot again.
     pub fn stop(&self, waiting: impl FnOnce() -> bool) -> bool {
         self.change(|word| word - SEARCHING + VACANT);
         look_after(waiting, weakened("pool::stops_without_a_look")).unwrap_or(false)
@@ -186,8 +187,8 @@ impl Sleep {
         self.try_change(|counts| counts.vacant > 0, |word| word - VACANT)
     }
 
-    /// Searching → vacant, after [`Wake::Start`] could not be obeyed. Says whether any slot is occupied: if not,
-    /// nobody is left to take what is queued.
+    /// Searching → vacant, after [`Wake::Start`] could not be obeyed. Says whether any slot is occupied: if not, no thread is
+    /// left to take queued items.
     ///
     /// The slot must lie in the pool's list again before this is called.
     pub fn start_failed(&self) -> bool {

@@ -18,7 +18,7 @@ pub(crate) struct Threads {
     home: OnceLock<Process>,
 }
 
-/// Who is asked before a thread is started, and may refuse it: tests, in the place of the operating system.
+/// A function that may refuse the start of a thread, for tests, in the place of the operating system.
 #[derive(Clone, Default)]
 pub(crate) struct Permits(pub(crate) Option<Asked>);
 
@@ -31,17 +31,17 @@ struct Book {
     /// Threads whose number has gone to another before they were joined, which are at their very end; and those that never
     /// had one.
     unnumbered: Vec<JoinHandle<()>>,
-    /// Somebody has joined all threads: there will be none any more.
+    /// All threads have been joined: no other will start.
     over: bool,
 }
 
 /// Why no thread was started.
 #[derive(Debug)]
 pub(crate) enum NotStarted {
-    /// All have been joined, so nothing is queued, nor will be. Who asks for a thread now was told to before what he had queued was
-    /// run by another.
+    /// All have been joined, so nothing is queued, nor will be. The caller was asked to start a thread, but another has run its
+    /// tasks since.
     Over,
-    /// What the operating system said.
+    /// The operating system's error.
     Refused(io::Error),
 }
 
@@ -50,7 +50,7 @@ enum Seat {
     Live(JoinHandle<()>),
     /// The thread has run its last line of ours.
     Ended(JoinHandle<()>),
-    /// Somebody else holds the handle, in order to join.
+    /// Another thread holds the handle, in order to join.
     Joining,
 }
 

@@ -3,9 +3,9 @@
 //! A worker takes tasks only while it holds a slot. It lends the slot to each task it runs; a task that blocks gives
 //! the slot away, and then the thread goes on only if it finds another.
 //!
-//! A worker that turns from what is demanded to the background lets other threads have its processor first. The thread that a demanded
-//! task has answered may be waiting for just that one, onto which the system has put it when it was woken; it would wait there for
-//! milliseconds, while nobody waits for the task that the worker is about to start.
+//! A worker that turns from demanded tasks to the background yields its processor first. The system may have put a thread that a
+//! demanded task has answered onto the same processor. There it would wait for milliseconds behind a background task, for which no
+//! thread waits.
 //!
 //! **Architecture Invariant:** tasks run one after another from this loop, never inside each other, and a panic
 //! of one ends neither the loop nor the thread.
@@ -27,7 +27,7 @@ use crate::queues::{Local, Origin};
 
 /// Runs tasks until the pool has closed and nothing is queued, or until this thread is one too many.
 ///
-/// The slot counts as searching already: a thread is started because somebody has to search.
+/// The slot counts as searching already: a thread is started in order to search.
 pub(crate) fn run(pool: Arc<Pool>, number: usize, vacated: Vacated) {
     let worker = Worker::enter(pool.clone(), Some(number));
     vacated.tell();
@@ -58,15 +58,15 @@ fn next(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Queued> {
     let slot = worker.take()?;
     if worker.ran_demanded.take() && pool.queues.only_background_waits() {
         pool.counters.of(Some(slot.slot())).count(|stripe| &stripe.yielded);
-        // Before the slot counts as searching: nobody relies on a thread that others keep from its processor.
+        // Before the slot counts as searching: no producer may rely on a thread that gets no processor.
         thread::yield_now();
     }
     pool.sleep.start_searching();
     search(pool, worker, slot)
 }
 
-/// The thread is one too many, and ends; unless nobody else can be had for what may start as its last task has `lifted` a limit. Then
-/// it has a slot again.
+/// The thread is one too many, and ends, with one exception: its last task has `lifted` a limit, and no other thread can be had
+/// for a task that may now start. Then it takes a slot again.
 fn retire(pool: &Arc<Pool>, worker: &Worker, lifted: bool) -> Option<Local<Queued>> {
     pool.gate.give_back(&worker.places);
     pool.counters.ended_threads.increment();
@@ -179,7 +179,7 @@ pub(crate) fn run_traced(task: Task) -> bool {
     let (mut task, mut label, mut ended) = (Some(task), None, Ok(()));
     let traced = || {
         let Some(task) = task.take() else { return };
-        // Subscribers are code of the embedder as well. Mostly nobody listens.
+        // Subscribers are code of the embedder as well. Mostly there is none.
         label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
         let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
         // Caught inside: it is the task's panic that is told of, should a subscriber panic over the span as well.
@@ -197,7 +197,7 @@ pub(crate) fn run_traced(task: Task) -> bool {
     true
 }
 
-/// Tells whoever watches of something. Subscribers are code of the embedder; one that panics over it cannot be told of that.
+/// Emits an event. Subscribers are code of the embedder; the panic of one is caught and cannot be reported to it.
 pub(crate) fn tell(event: impl FnOnce()) {
     let _ = catch(event);
 }

@@ -1,4 +1,4 @@
-//! What goes wrong around a pool: tasks that panic, threads that cannot be had, shutdown at awkward moments.
+//! Faults around a pool: tasks that panic, threads that cannot be had, shutdown at awkward moments.
 #![cfg(not(uruk_loom))]
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! The hang that helping causes, and that ours does not have.
 //!
-//! A worker that runs other tasks while it waits has them on its stack. Here the helped task waits for what the waiter does
-//! after its own wait: no graph has a cycle, and nobody can go on.
+//! A worker that runs other tasks while it waits has them on its stack. Here the helped task waits for a step that the waiter
+//! takes after its own wait: no graph has a cycle, and neither can go on.
 //!
 //! ```text
 //!  waiter:   waits for `first` ──── `first` is open, but the helped task lies above ──── would open `second`
@@ -65,8 +65,8 @@ fn a_worker_that_helps_does_not() {
     assert!(*helps.hung.lock(), "the lower wait was over, and the thread could not go on with it");
 }
 
-/// One worker, the thread that calls `run_ready`, which helps with whatever is queued while it waits. Where it would sleep for ever
-/// it refuses the wait instead.
+/// One worker, the thread that calls `run_ready`, which helps with any queued task while it waits. Where it would sleep for
+/// ever it refuses the wait instead.
 #[derive(Debug, Default)]
 struct Helps {
     queue: Mutex<VecDeque<Task>>,
@@ -103,7 +103,7 @@ impl TaskDispatcher for Helps {
         if latch.is_open() {
             return Ok(());
         }
-        // Nothing is left to run, nobody else runs anything, and what would open the latch lies beneath.
+        // Nothing is left to run, no other thread runs tasks, and the task that would open the latch lies beneath.
         *self.hung.lock() = depth > 1;
         Err(WaitError::TooDeep { depth })
     }

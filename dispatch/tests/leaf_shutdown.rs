@@ -103,7 +103,7 @@ fn a_leaf_that_shuts_down_in_place_runs_nothing_above_itself() {
     assert_eq!(ran, [0, 1]);
 }
 
-/// The leaf's shutdown counted as one that waits, so that another thought nobody but those who wait was left.
+/// The leaf's shutdown counted as one that waits, so another shutdown believed that only waiting tasks were left.
 #[test]
 fn a_leaf_that_has_shut_down_in_place_is_waited_for_by_other_shutdowns() {
     within_reason(|| {

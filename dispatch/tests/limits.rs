@@ -41,7 +41,7 @@ fn occupy(pool: &Pool, priority: TaskPriority) -> [Arc<Latch>; 2] {
     [begun, end]
 }
 
-/// Runs a task to its end, so that whatever could start before it has.
+/// Runs a task to its end, so that every task that could start before it has started.
 fn run_one(pool: &Pool, priority: TaskPriority) {
     let done = latch();
     dispatch(pool, priority, {
@@ -133,7 +133,7 @@ fn producers_of_background_work_are_told_and_wait_and_others_never() {
             && pool.admits(Speculative, 2).is_err()
             && pool.admits(Idle, 1).is_ok()
     );
-    // What is dispatched is queued in any case.
+    // A dispatched task is queued in any case.
     (0..2).for_each(|_| dispatch(&pool, Speculative, || ()));
     dispatch(&pool, Idle, || ());
     assert!(pool.admits(Speculative, 1).is_err() && pool.admits(Idle, 1).is_err());

@@ -1,4 +1,4 @@
-//! What waits in serial queues counts as what is queued does, once; what only a blocked turn could let start keeps nobody waiting.
+//! Tasks in serial queues count as queued, once; tasks behind a blocked turn hold no producer back.
 #![cfg(not(any(uruk_loom, uruk_shuttle)))]
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
@@ -193,7 +193,7 @@ fn a_turn_that_blocks_lets_producers_go_on() {
     scene.ends(2);
 }
 
-/// A queue of two dispatchers. The turn that the tasks wait for may block on whatever, and this one would not hear of it.
+/// A queue of two dispatchers. The turn that the tasks wait for may block elsewhere, and this dispatcher would not hear of it.
 #[test]
 fn what_waits_behind_a_turn_elsewhere_holds_nobody_back() {
     let scene = scene(1, |builder| builder.speculative_queue_max(1));

@@ -1,4 +1,4 @@
-//! What a pool tells of itself, by priority.
+//! The metrics of a pool, by priority.
 #![cfg(not(uruk_loom))]
 
 use uruk_core::sync::{Arc, Latch};
@@ -55,7 +55,8 @@ fn waits_are_not_measured_unless_somebody_asks() {
     assert_eq!(pool.metrics().waits[Demanded].count(), 0);
 }
 
-/// What runs while tasks of these priorities are queued one after another, on one worker.
+/// The yields of one worker that runs a task of priority `first` while tasks of the `queued` priorities are added one after
+/// another.
 fn yields(first: TaskPriority, queued: &[TaskPriority]) -> u64 {
     let pool = WorkStealingTaskDispatcher::builder().workers(1).build().unwrap();
     let [begun, go_on] = [(); 2].map(|()| Arc::new(Latch::new()));

@@ -1,4 +1,4 @@
-//! What tests say of scenarios that hang: who does nothing is told from who gets no processor.
+//! The verdict of tests on scenarios that hang: it distinguishes a thread that does nothing from one that gets no processor.
 #![cfg(not(any(uruk_loom, uruk_shuttle)))]
 
 #[path = "support/patience.rs"]

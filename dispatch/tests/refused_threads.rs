@@ -1,4 +1,5 @@
-//! Threads that cannot be had, in the midst of work: a wait is refused rather than left to nobody, and nothing queued is forgotten.
+//! Threads that cannot be had, in the midst of work: a wait is refused if no thread would be left to end it, and nothing queued
+//! is forgotten.
 #![cfg(not(any(uruk_loom, uruk_shuttle)))]
 
 #[path = "support/patience.rs"]
@@ -155,7 +156,7 @@ fn a_wait_beside_another_worker_is_served() {
     });
 }
 
-/// Nothing is queued, so the wait is served; what comes then has nobody, and comes back.
+/// Nothing is queued, so the wait is served. A task that comes then has no thread, and comes back.
 #[test]
 fn a_task_that_comes_while_the_only_thread_waits_comes_back() {
     within_reason(|| {
@@ -188,7 +189,7 @@ fn a_task_that_comes_while_the_only_thread_waits_comes_back() {
 ///
 /// ```text
 ///  thread 1: S begins ─ waits ...... goes on without a slot ─ queues T ......... would wait for it: refused ─ ends ─ T
-///  thread 2:              D begins ─ answers ................................ waits: its slot is nobody's
+///  thread 2:              D begins ─ answers ................................ waits: its slot is vacant
 /// ```
 #[test]
 fn a_wait_that_would_leave_what_it_lets_start_to_nobody_is_refused() {
@@ -252,8 +253,8 @@ fn a_task_that_shuts_down_gives_up_what_only_it_could_run() {
 
 /// ```text
 ///  first dispatch:   push ─ is to start a thread ──────────── is refused one ─ gives a task back
-///  second dispatch:           push ─ somebody is about to search: Ok
-///  run_ready:                                                      what is left has nobody: given up
+///  second dispatch:           push ─ a thread is about to search: Ok
+///  run_ready:                                                      no thread for what is left: given up
 /// ```
 #[test]
 fn what_relied_on_a_thread_that_never_was_is_given_up() {

@@ -1,4 +1,4 @@
-//! Who runs what, in which order, and what a pool does when there is nothing to do.
+//! The worker of each task, the order of tasks, and a pool that has nothing to do.
 #![cfg(not(uruk_loom))]
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};

@@ -21,7 +21,7 @@ use random::Random;
 
 type Pool = Arc<WorkStealingTaskDispatcher>;
 
-/// How often tasks were dispatched, and how often they ended, in whatever way.
+/// The numbers of tasks that were dispatched, and that ended in any way.
 #[derive(Default)]
 struct Tally {
     admitted: AtomicUsize,

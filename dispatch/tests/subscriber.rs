@@ -76,7 +76,7 @@ impl tracing::Subscriber for Panics {
     }
 }
 
-/// What became of tasks.
+/// The fates of tasks.
 #[derive(Default)]
 struct Fates {
     ran: AtomicUsize,
@@ -112,7 +112,8 @@ fn none_is_stranded(dispatcher: &dyn TaskDispatcher, metrics: impl Fn() -> (u64,
     assert_eq!((ran, metrics()), (TASKS / 3 * 2, (TASKS as u64, TASKS as u64 / 3 * thirds)));
 }
 
-/// Each task blocks or panics over its span. Who blocks is replaced, and that is told too, by a thread that has the slot in its hands.
+/// Each task blocks or panics over its span. A worker that blocks is replaced, and the replacement reports that while it holds
+/// the slot.
 fn each_is_replaced(pool: &Arc<WorkStealingTaskDispatcher>) {
     let go_on = Arc::new(Latch::new());
     for _ in 0..TASKS / 10 {

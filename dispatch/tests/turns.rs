@@ -38,7 +38,7 @@ impl Scene {
         self.pool.dispatch(Task::new("other", priority, run)).unwrap();
     }
 
-    /// What a task does that only says that it runs.
+    /// The body of a task that only logs that it runs.
     fn says(&self, what: &'static str) -> impl FnOnce() + Send + 'static {
         let log = self.log.clone();
         move || log.lock().push(what)

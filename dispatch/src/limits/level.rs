@@ -1,17 +1,17 @@
-//! A count that somebody may watch.
+//! A count that can be watched.
 
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 
-/// A count, and whether somebody wants to hear when it falls, in one word:
+/// A count, and whether a thread watches for its fall, in one word:
 ///
 /// | word | meaning | who moves it |
 /// |---|---|---|
-/// | `2n` | the count is n, nobody watches | `add`, `subtract` |
-/// | `2n + 1` | the count is n, somebody watches | `watch` sets the lowest bit, `unwatch` takes it away |
+/// | `2n` | the count is n, not watched | `add`, `subtract` |
+/// | `2n + 1` | the count is n, watched | `watch` sets the lowest bit, `unwatch` takes it away |
 ///
-/// A count may fall below zero for a moment, where who counts a task out is faster than who counts it in.
+/// A count may fall below zero for a moment, if one thread counts a task out before another has counted it in.
 ///
-/// Because one word holds both, either who watches sees the lower count, or who lowers it sees that it is watched.
+/// Because one word holds both, either the watcher sees the lower count, or the thread that lowers it sees the watched bit.
 #[derive(Debug, Default)]
 pub(super) struct Level(AtomicUsize);
 

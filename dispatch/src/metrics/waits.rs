@@ -100,7 +100,7 @@ impl Default for WaitCounters {
     }
 }
 
-/// Stamps tasks when they are queued; off unless somebody asked, because a clock costs what a short task does.
+/// Stamps tasks when they are queued. Off by default, because a clock costs as much as a short task.
 pub(crate) struct Stopwatch {
     /// And when it was set going.
     clock: Option<(Clock, Instant)>,
@@ -138,7 +138,7 @@ impl Stopwatch {
         Some(if waited > u32::MAX - BEHIND_MAX_US { 0 } else { waited })
     }
 
-    /// What [`Self::now`] says, for who cannot know a stamp.
+    /// The time of [`Self::now`], for callers that cannot know a stamp.
     pub(crate) fn now_us(&self) -> Option<u32> {
         let (clock, epoch) = self.clock.as_ref()?;
         let mut read = None;

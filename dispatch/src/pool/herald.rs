@@ -54,7 +54,7 @@ enum State {
     Waiting,
 }
 
-/// What has become of a task.
+/// The herald's answer about a task.
 #[derive(Debug)]
 enum Accepted {
     /// The herald will run it.

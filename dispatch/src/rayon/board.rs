@@ -1,29 +1,31 @@
-//! What waits, and who may take it: plain bookkeeping, which answers each change with what is to be done about it.
+//! The tasks that wait, and the threads that may take them: plain bookkeeping, which answers each change with the orders that
+//! follow.
 //!
 //! | number | counts | bound |
 //! |---|---|---|
 //! | `tickets` | jobs of ours that the host's pool holds, or that run a task | the host's threads |
 //! | `honoured` | those of them that run a task, blocked or not | `tickets` |
-//! | `blocked` | threads in a wait, whoever's | |
+//! | `blocked` | threads in a wait, ours or others | |
 //! | `serving` | spares that run a task and are not blocked | as many as are permitted, when they take it |
 //! | `idle` | spares that wait, or are being started | |
 //! | `called` | those of them that are on their way to look | `idle` |
 //!
-//! What limits hold back (`limits.rs`) is none of our business until it may start: *waits*, here, means that it may start now.
-//! Everything that lifts a limit is a change of the board.
+//! *Waits*, here, means that a task may start now: the board ignores tasks that a limit (`limits.rs`) holds back. Each event
+//! that lifts a limit is a change of the board.
 //!
 //! *Permitted* are as many spares at once as threads that are not spares are blocked, and besides one for each ticket that was
 //! turned away, or one if the host was found stalled, until a ticket takes a task. None is started beyond that, but for one
 //! that looks at the clock. So spares never outnumber blocked threads by more than the host has threads, and waits that have
 //! just ended.
 //!
-//! **What holds** whenever the lock is free, and the orders of all calls have been followed:
+//! **Invariants**, true while the lock is free and the orders of all calls have been followed:
 //!
 //! - tasks that wait and threads of the host without a ticket do not exist together, but for tickets turned away, and for tasks that
 //!   time alone has held back until now: an idle spare is about to look;
-//! - if tasks wait, a spare is serving or idle, which includes looking at the clock; if time alone holds some back, and they may come
-//!   to start without a change of the board, one is idle. Otherwise the start of one has failed. Then the host has a thread that
-//!   is not blocked here, or the caller has been told that nobody is left; and time holds nothing back until a spare is there.
+//! - if tasks wait, a spare is serving or idle, which includes looking at the clock; if time alone holds some back, and they
+//!   may come to start without a change of the board, one is idle. Otherwise the start of one has failed. Then the host has a
+//!   thread that is not blocked here, or the caller has been told that no thread is left; and time holds nothing back until a
+//!   spare is there.
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +45,7 @@ use super::counters::Counters;
 
 pub(super) use watch::Watch;
 
-/// What is to be done once the lock is free.
+/// The steps to take once the lock is free.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) struct Orders {
@@ -196,7 +198,7 @@ impl Board {
         self.blocked += 1;
         self.counters.blocked.plus(1);
         if let Some(charge) = task {
-            // Whatever that lifts, the orders take it into account.
+            // The orders take a lifted limit into account.
             let _lifted = self.limits.stop(charge);
         }
         match who {
@@ -259,7 +261,7 @@ impl Board {
     pub(super) fn retires(&mut self, quiet: bool) -> bool {
         let nothing_waits = self.startable() == 0;
         let surplus = self.idle > self.host_threads.max(1) && !self.is_permitted();
-        // One that was called serves, however long it has been quiet: nobody else was called for that.
+        // A spare that was called serves, however long it has been quiet: no other was called in its place.
         let spare = quiet && self.idle > 1 && !self.is_permitted();
         let retires = surplus || spare || (nothing_waits && (quiet || self.closed));
         self.idle -= usize::from(retires);
@@ -271,7 +273,7 @@ impl Board {
         self.closed = true;
     }
 
-    /// Takes a task that nobody would run: the least urgent, the latest.
+    /// Takes a task that no thread would run: the least urgent, the latest.
     pub(super) fn take_back(&mut self) -> Option<Task> {
         let task = self.queues.iter_mut().chain([&mut self.turns]).find_map(VecDeque::pop_back)?;
         self.counters.queued[task.priority() as usize].minus(1);
@@ -343,7 +345,7 @@ impl Board {
     }
 
     fn ended(&mut self, charge: Charge, panicked: bool) -> Orders {
-        // Whatever that lifts, the orders take it into account.
+        // The orders take a lifted limit into account.
         let _lifted = self.limits.stop(charge);
         self.counters.running[charge.priority as usize].minus(1);
         self.counters.finished.plus(1);

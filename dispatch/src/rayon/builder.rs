@@ -1,4 +1,4 @@
-//! What a dispatcher inside rayon is made of: whose pool it is in, its spares, its limits.
+//! The settings of a dispatcher inside rayon: the host's pool, its spares, its limits.
 
 use std::error::Error;
 use std::fmt;
@@ -32,14 +32,14 @@ impl RayonTaskDispatcherBuilder {
         Self { host, stack_size_bytes: STACK_SIZE_BYTES, thread_name_prefix, bounds }
     }
 
-    /// How much stack each spare reserves, 64 MiB unless set. What the host's threads have is the host's affair: LLVM
-    /// recurses deeply.
+    /// How much stack each spare reserves, 64 MiB unless set. The host chooses the stacks of its own threads: LLVM recurses
+    /// deeply.
     pub fn stack_size_bytes(mut self, stack_size_bytes: usize) -> Self {
         self.stack_size_bytes = stack_size_bytes;
         self
     }
 
-    /// What spares are called; a number follows. `uruk-spare` unless set.
+    /// The first part of a spare's name; a number follows. `uruk-spare` unless set.
     pub fn thread_name_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.thread_name_prefix = prefix.into();
         self
@@ -87,7 +87,7 @@ impl RayonTaskDispatcherBuilder {
             threads: Threads::new(self.thread_name_prefix, self.stack_size_bytes, Permits::default()),
             host: self.host,
         };
-        // The host's, which nobody sees start.
+        // The home of the host's threads, whose start the dispatcher does not see.
         shared.threads.settle_here();
         Ok(RayonTaskDispatcher { shared: Arc::new(shared) })
     }

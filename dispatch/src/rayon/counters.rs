@@ -1,8 +1,8 @@
-//! What a dispatcher inside rayon counts of itself: written by whoever has its board, read without that.
+//! The counters of a dispatcher inside rayon: written under the lock of its board, read without it.
 
 use crate::metrics::{Counter, PerPriority};
 
-/// What a [`RayonTaskDispatcher`](crate::RayonTaskDispatcher) was doing at one moment, and has done.
+/// The state of a [`RayonTaskDispatcher`](crate::RayonTaskDispatcher) at one moment, and its totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RayonMetrics {
@@ -18,7 +18,7 @@ pub struct RayonMetrics {
     pub finished: u64,
     /// Those of them that panicked.
     pub panicked: u64,
-    /// Threads that are blocked in a wait, whoever's.
+    /// Threads that are blocked in a wait, ours or others.
     pub blocked: usize,
     /// Threads of the dispatcher's own.
     pub spares: usize,

@@ -1,4 +1,4 @@
-//! What of ours lies on the running thread's stack.
+//! The tasks and waits of this crate on the running thread's stack.
 
 use std::cell::RefCell;
 
@@ -7,7 +7,7 @@ use crate::limits::Charge;
 
 use super::board::Who;
 
-/// What lies beneath the code that asks.
+/// An entry beneath the running code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beneath {
     /// A task, whose thread runs it, and what it counts for.
@@ -29,7 +29,7 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn enter(of: &Shared, what: Beneath) -> Self {
         let entry = (std::ptr::from_ref(of), what);
-        // While the thread is torn down no ticket comes to it, so that nobody would ask.
+        // While the thread is torn down no ticket comes to it, so the entry would never be read.
         Self { entered: STACK.try_with(|stack| stack.borrow_mut().push(entry)).is_ok() }
     }
 }

@@ -1,4 +1,4 @@
-//! Inside a rayon pool of the host: whatever its threads are blocked in, tasks run.
+//! Inside a rayon pool of the host: tasks run even if all its threads are blocked.
 #![cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
 
 mod spares;

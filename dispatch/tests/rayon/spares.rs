@@ -29,7 +29,7 @@ fn a_wait_on_a_host_thread_is_served_by_a_spare() {
     dispatcher.shutdown();
 }
 
-/// The wait of a host thread that nobody has declared.
+/// The undeclared wait of a host thread.
 #[test]
 fn a_host_whose_threads_all_block_undeclared_stops_nothing() {
     within_reason(|| {
@@ -85,7 +85,7 @@ fn spares_that_cannot_be_started_are_errors_only_where_nobody_is_left() {
     let opens = ran.clone();
     dispatcher.dispatch(demanded(move || opens.open())).unwrap();
     dispatcher.wait(&ran).unwrap();
-    // It is about to wait for what nobody else would run.
+    // It is about to wait for a task that no other thread would run.
     let done = Arc::new(Latch::new());
     let (inner, opens, waits) = (dispatcher.clone(), done.clone(), done.clone());
     let refused = pool.install(move || {

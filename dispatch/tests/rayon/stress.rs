@@ -61,7 +61,7 @@ fn stress(length: Duration) {
     });
 }
 
-/// What all tasks of a round share.
+/// The state that all tasks of a round share.
 #[derive(Clone)]
 struct Ends {
     /// How many have ended.

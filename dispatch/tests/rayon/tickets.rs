@@ -1,4 +1,5 @@
-//! What is spawned into the host's pool are tickets, which take nothing above what may wait for them.
+//! Only tickets are spawned into the host's pool. A ticket takes nothing while a task or a wait that could need it lies beneath
+//! it.
 //!
 //! ```text
 //!  the helping hang:
@@ -53,7 +54,7 @@ fn a_ticket_above_a_task_is_turned_away() {
 
 /// Says whether it did.
 fn a_ticket_comes_above_a_task() -> bool {
-    // One of the two threads is busy, so that nobody steals the ticket.
+    // One of the two threads is busy, so that it does not steal the ticket.
     let pool = host(2);
     let occupied = occupy(&pool);
     let dispatcher = inside(&pool);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Calls `round` with one seed after another until `limit` is over, or with `URUK_STRESS_SEED` alone if it is set. If a round
-/// panics, says which. What is over soon has the same seeds each time, and what goes on for long others.
+/// panics, says which. A short run uses the same seeds each time, a long one others.
 pub fn hammer(limit: Duration, mut round: impl FnMut(u64)) {
     let only = number("URUK_STRESS_SEED");
     let begun = Instant::now();

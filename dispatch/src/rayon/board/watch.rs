@@ -1,4 +1,4 @@
-//! What an idle spare concludes when it has waited for [`PATIENCE`].
+//! The decision of an idle spare that has waited for [`PATIENCE`].
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::rayon::PATIENCE;
 
 use super::{Board, Orders};
 
-/// What an idle spare knows of the time in which it waits.
+/// The notes of an idle spare about the time that it has waited.
 #[derive(Debug, Default)]
 pub(in crate::rayon) struct Watch {
     /// How long it has had nothing to do.

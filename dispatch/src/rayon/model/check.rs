@@ -1,4 +1,4 @@
-//! What the board promises, held against the threads around it.
+//! The board's invariants, checked against the threads around it.
 
 use super::world::{Spare, World};
 

@@ -3,7 +3,7 @@
 use super::world::{Spare, World};
 
 impl World {
-    /// From here on no spare can be had, nothing else comes, and whoever waits stops waiting.
+    /// From here on no spare can be had, no task comes, and every wait ends.
     pub(super) fn ends_without_spares(&mut self) {
         self.refuses = 4;
         for _ in 0..10_000 {
@@ -36,7 +36,7 @@ impl World {
         panic!("tasks are left: {:?}", self.board);
     }
 
-    /// From here on the host gives no thread, and nobody stops waiting: what runs ends, spares and the clock alone go on.
+    /// From here on the host gives no thread, and no wait ends. Running tasks end; only spares and the clock go on.
     pub(super) fn ends_without_the_host(&mut self) {
         for _ in 0..10_000 {
             if self.board.waiting() == 0 {

@@ -1,4 +1,4 @@
-//! What a history is made of. Numbers choose among what may happen next, and to whom.
+//! The steps of a history. Numbers choose the next step, and the thread that takes it.
 
 use crate::rayon::board::Who;
 

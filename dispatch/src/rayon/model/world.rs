@@ -7,7 +7,7 @@ use crate::rayon::board::{Board, Call, Orders, Watch, Who};
 
 use super::board;
 
-/// What a spare is doing.
+/// The state of a spare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
     /// On its way to look at the board.
@@ -103,7 +103,7 @@ impl World {
         if those.is_empty() { None } else { Some(those[self.below(those.len())]) }
     }
 
-    /// What a spare does from looking to the next time it lets go of the lock, in the order of `Shared::serve`.
+    /// The steps of a spare from its look to the next release of the lock, in the order of `Shared::serve`.
     pub(super) fn look(&mut self, index: usize) {
         self.board.arrived();
         let quiet = self.below(4) == 0;
