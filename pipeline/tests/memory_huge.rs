@@ -122,6 +122,27 @@ fn far_data_lies_elsewhere_and_leaves_its_code_among_the_others() {
     assert_eq!(alloc.bytes().data_bytes, (5 * GIB + 4096 + 16) as u64);
 }
 
+/// Objects for an executable at a fixed place were refused whose zeroes go on above 2 GiB, as natively they may.
+#[test]
+fn zeroes_that_low_addresses_have_no_room_for_begin_there() {
+    let _alone = alone();
+    let manager = manager(ViewPolicy::Automatic);
+    let requests = [
+        request(SegmentKind::Code, 0),
+        request(SegmentKind::Data, 100),
+        request(SegmentKind::Data, 9 * GIB / 4),
+    ];
+    let alloc = manager.allocate_low("fixed.o", &requests).unwrap().finalize().unwrap();
+    let [code, small, zeroes] = [0, 1, 2].map(|segment| alloc.address(segment).value());
+    assert!(code < small && small < zeroes && zeroes < 1 << 30, "{code:#x} {small:#x} {zeroes:#x}");
+    assert_eq!(touch_ends(alloc.address(2), 9 * GIB / 4 + 6), [0, 0]);
+    // What has room lies below as a whole, beside them too.
+    let requests = [request(SegmentKind::Code, 0), request(SegmentKind::Data, GIB / 2)];
+    drop(alloc);
+    let alloc = manager.allocate_low("small.o", &requests).unwrap().finalize().unwrap();
+    assert!(alloc.address(1).value() + (GIB / 2) as u64 <= 1 << 31);
+}
+
 #[test]
 fn great_alignment_is_kept_outside_of_the_common_range() {
     let _alone = alone();

@@ -17,16 +17,21 @@ use super::mapping::{PAGE_BYTES, ReservedRange};
 use super::slab::{Slab, Views};
 use super::{MemoryError, SegmentKind, SegmentRequest};
 
-/// Reserves a range for `requests` and maps a slab for each, in the order of the requests.
+/// Has `reserve` find a range for `requests`, and maps a slab for each, in the order of the requests.
 ///
 /// # Errors
 /// [`MemoryError`] if the system refuses the addresses or a mapping; nothing stays mapped.
-pub(super) fn map(owner: &str, requests: &[SegmentRequest], views: Views) -> Result<Vec<Slab>, MemoryError> {
+pub(super) fn map(
+    owner: &str,
+    requests: &[SegmentRequest],
+    views: Views,
+    reserve: fn(usize) -> Result<ReservedRange, MemoryError>,
+) -> Result<Vec<Slab>, MemoryError> {
     let plan = Plan::of(requests).ok_or_else(|| MemoryError::Invalid {
         owner: owner.into(),
         what: "the segments together are larger than the address space",
     })?;
-    let reserved = ReservedRange::reserve(plan.bytes + (plan.align - PAGE_BYTES))?;
+    let reserved = reserve(plan.bytes + (plan.align - PAGE_BYTES))?;
     let base = reserved.range().start.next_multiple_of(plan.align);
     let parts: Vec<_> = plan.parts.iter().map(|part| base + part.start..base + part.end).collect();
     let mut slabs: Vec<Slab> = Vec::with_capacity(parts.len());

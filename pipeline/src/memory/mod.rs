@@ -62,7 +62,7 @@ pub trait MemoryManager: Send + Sync {
     /// [`MemoryError`] if the range is exhausted or the operating system refuses; nothing stays allocated.
     fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError>;
 
-    /// As [`Self::allocate`], with all addresses below 2 GiB. The default refuses.
+    /// As [`Self::allocate`], with all addresses below 2 GiB. Zeroes that have no room there begin there. The default refuses.
     ///
     /// # Errors
     /// As [`Self::allocate`]; [`MemoryError::NotLow`] if the manager has no such memory.

@@ -3,7 +3,8 @@
 //! ```text
 //!   near   [ first ] [ second ] ...     anywhere; the first is kept, a further one goes with its last object
 //!   low    [ first ] ...                below 2 GiB, from the first object on that needs it
-//!   aside  [ object ] [ object ] ...    objects whose data takes up too much of a range (`aside.rs`)
+//!   aside  [ object ] [ object ] ...    objects whose data takes up too much of a range (`aside.rs`); for those with low
+//!                                       addresses, each segment begins below 2 GiB
 //! ```
 //!
 //! All segments of an object lie in one range, and so reach each other. Two objects may lie in different ranges: what
@@ -16,6 +17,7 @@ use std::ops::Range;
 
 use super::arena::{Arena, Refusal, SLAB_ALIGN, SLAB_BYTES, is_large};
 use super::aside;
+use super::mapping::ReservedRange;
 use super::piece::Piece;
 use super::reserve;
 use super::slab::Slab;
@@ -28,6 +30,9 @@ pub(super) enum Reach {
     /// Below 2 GiB, where 32 bits hold an address.
     Low,
 }
+
+/// Data of this size may have no room in low addresses.
+const GREAT_BYTES: usize = 64 << 20;
 
 /// How large ranges are and how many there may be.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +87,21 @@ impl Ranges {
         requests: &[SegmentRequest],
         reach: Reach,
     ) -> Result<Vec<Piece>, MemoryError> {
+        match self.take_together(owner, requests, reach) {
+            // As in a file at a fixed place, the start of each segment has a low address.
+            Err(error) if reach == Reach::Low && requests.iter().any(is_great) => {
+                self.take_aside(owner, requests, reserve::from_below).map_err(|_| error)
+            }
+            taken => taken,
+        }
+    }
+
+    fn take_together(
+        &mut self,
+        owner: &str,
+        requests: &[SegmentRequest],
+        reach: Reach,
+    ) -> Result<Vec<Piece>, MemoryError> {
         let mut full = (SegmentKind::Code, 0);
         for index in 0..self.arenas(reach).len() {
             match self.take_in(index, owner, requests, reach) {
@@ -91,7 +111,7 @@ impl Ranges {
             }
         }
         if reach == Reach::Anywhere && self.goes_aside(requests) {
-            return self.take_aside(owner, requests);
+            return self.take_aside(owner, requests, ReservedRange::reserve);
         }
         if reach == Reach::Anywhere && !self.may_grow() {
             return Err(self.exhausted(owner, full, reach));
@@ -132,7 +152,8 @@ impl Ranges {
         for request in requests {
             // The room that code reaches is for what needs to be reached.
             let taken = if request.kind == SegmentKind::FarData && is_large(request) {
-                self.take_aside(owner, std::slice::from_ref(request)).map_err(Refusal::Failed)
+                let one = std::slice::from_ref(request);
+                self.take_aside(owner, one, ReservedRange::reserve).map_err(Refusal::Failed)
             } else {
                 self.arenas(reach)[index].take(request).map(|piece| vec![piece])
             };
@@ -147,8 +168,13 @@ impl Ranges {
         Ok(pieces)
     }
 
-    fn take_aside(&mut self, owner: &str, requests: &[SegmentRequest]) -> Result<Vec<Piece>, MemoryError> {
-        let slabs = aside::map(owner, requests, self.near[0].views())?;
+    fn take_aside(
+        &mut self,
+        owner: &str,
+        requests: &[SegmentRequest],
+        reserve: fn(usize) -> Result<ReservedRange, MemoryError>,
+    ) -> Result<Vec<Piece>, MemoryError> {
+        let slabs = aside::map(owner, requests, self.near[0].views(), reserve)?;
         let pieces = slabs.into_iter().zip(requests).map(|(mut slab, request)| {
             let piece = slab.hand_out(slab.range().clone(), request.content_bytes);
             self.aside.insert(slab.range().start, slab);
@@ -275,6 +301,11 @@ impl Ranges {
         }
         usage
     }
+}
+
+/// Whether it is data that low addresses may have no room for.
+fn is_great(request: &SegmentRequest) -> bool {
+    request.kind == SegmentKind::Data && request.total_bytes() >= GREAT_BYTES
 }
 
 fn reserved_bytes(arenas: &[Arena]) -> usize {

@@ -56,6 +56,20 @@ pub(super) fn low(bytes: usize, needed_bytes: usize) -> Result<ReservedRange, Me
     largest_of(bytes.min(LOW_BYTES).max(least), least, reserve_low)
 }
 
+/// Reserves `bytes` from the lowest addresses on, of which the last may lie above 2 GiB.
+///
+/// # Errors
+/// [`MemoryError::Reserve`] if no gap that begins early enough has room.
+pub(super) fn from_below(bytes: usize) -> Result<ReservedRange, MemoryError> {
+    let mut start = LOW.start;
+    loop {
+        match ReservedRange::reserve_at(start, bytes) {
+            Err(_) if start + LOW_STEP < LOW_BYTES => start += LOW_STEP,
+            result => return result,
+        }
+    }
+}
+
 /// Tries smaller and smaller sizes, and the least in the end.
 fn largest_of(
     bytes: usize,
