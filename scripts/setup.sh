@@ -10,11 +10,12 @@ cd "$(dirname "$0")/.."
 
 # llvm-22-dev, libpolly-22-dev  the library that `ir` compiles with, and what llvm-config says it links
 # clang-22                      compiles C and C++ files given to `uruk run`, and the programs of the tests
+# libclang-rt-22-dev            the runtime that writes profiles, for a test
 # lld-22                        links the shared libraries and native twins of the tests
 # g++                           the C++ headers and library; with it the linker and `ar`
 # make                          the Makefile
 # gdb                           runs a module in a test, which is skipped without it
-packages=(llvm-22-dev libpolly-22-dev clang-22 lld-22 g++ make gdb)
+packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

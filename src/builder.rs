@@ -12,15 +12,17 @@ use uruk_pipeline::ir::{
 };
 use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager, Speculator};
 use uruk_pipeline::link::ObjectLinkingLayer;
-use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions};
 use uruk_pipeline::object::CommonSymbols;
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::image::ProgramImage;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
 #[cfg(feature = "llvm")]
 use crate::CacheOptions;
+use crate::binding::image_around_libraries;
 use crate::compiler_runtime::CompilerRuntime;
 use crate::dylibs::create_dylib;
 use crate::files::Files;
@@ -299,8 +301,12 @@ impl JitBuilder {
     pub fn build(self) -> Result<Jit, JitError> {
         let memory = match self.memory {
             Some(memory) => memory,
-            None => Arc::new(InProcessMemoryManager::new()?),
+            None => Arc::new(InProcessMemoryManager::with_options(MemoryOptions {
+                keeps_program: self.owns_process,
+                ..MemoryOptions::default()
+            })?),
         };
+        let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
         let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
         let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
         let uses_pool = !self.owns_process && self.threads != Some(0);
@@ -354,6 +360,9 @@ impl JitBuilder {
             .adjusted_by(move |name, definition| low.of_process(name, definition));
         libraries.add_generator(Arc::new(generator));
         let mut searched_last = vec![(libraries.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)];
+        if let Some(image) = &image {
+            image_around_libraries(&session, image, &mut searched_last)?;
+        }
         let files = Files {
             platform,
             process,
@@ -391,6 +400,7 @@ impl JitBuilder {
             main,
             searched_last,
             memory,
+            image,
             files,
             ready,
             initializes_on_lookup,

@@ -16,6 +16,7 @@ use uruk_pipeline::lazy::Speculator;
 use uruk_pipeline::link::{LowAddresses, ObjectLinkingLayer};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
 use uruk_pipeline::platform::{LatentUnit, Platform};
+use uruk_pipeline::runtime::image::ProgramImage;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::files::Files;
@@ -54,6 +55,8 @@ pub struct Jit {
     /// What every dylib searches behind its own symbols and those of dylibs that it is linked to.
     pub(crate) searched_last: Vec<(JitDylib, JitDylibLookupFlags)>,
     pub(crate) memory: Arc<dyn MemoryManager>,
+    /// What linkers make of an executable, where the process is the program's.
+    pub(crate) image: Option<ProgramImage>,
     pub(crate) files: Arc<Files>,
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
@@ -141,8 +144,20 @@ impl Jit {
     /// [`JitError::Lookup`] for the first thing that is missing or fails, and [`JitError::NotCallable`] if the entry is
     /// data.
     pub fn link(&self, entry: &str) -> Result<ExecutorSymbolDef, JitError> {
+        self.link_with(entry, &[])
+    }
+
+    /// As [`Jit::link`], with what defines `wanted` besides, if something does: members of archives too, as for a linker's option `-u`.
+    ///
+    /// # Errors
+    /// As [`Jit::link`].
+    pub fn link_with(&self, entry: &str, wanted: &[&str]) -> Result<ExecutorSymbolDef, JitError> {
         let entry = self.session.intern(entry);
         let order = self.main.link_order();
+        let for_libraries = self.names_for_libraries();
+        let wanted = self.defined_of(&order, wanted);
+        self.add_members(&order);
+        let mut roots: HashSet<SymbolName> = for_libraries.iter().cloned().chain(wanted).collect();
         let mut found = None;
         loop {
             let mut needed = self.files.platform.take_needed(Some(&entry));
@@ -160,9 +175,11 @@ impl Jit {
             }
             // An initializer symbol has no address, so it is never required; its unit runs all the same.
             let mut symbols = LookupSet::weakly_referenced(needed);
-            symbols.add(entry.clone(), SymbolLookupFlags::RequiredSymbol);
+            roots.insert(entry.clone());
+            symbols.extend(roots.drain().map(|root| (root, SymbolLookupFlags::RequiredSymbol)));
             found = self.session.lookup(&order, symbols)?.get(&entry);
         }
+        self.bind_libraries(&order, for_libraries)?;
         // Whoever asks for an entry is going to call it.
         found
             .filter(|found| found.flags.contains(SymbolFlags::CALLABLE))

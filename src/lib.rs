@@ -62,6 +62,7 @@ struct ReadmeIsTrue;
 
 mod adding;
 mod archive;
+mod binding;
 mod builder;
 #[cfg(feature = "llvm")]
 mod cache;

@@ -29,8 +29,8 @@ impl LinkedUnit {
     /// Gives up the variables that a loaded library defines too.
     ///
     /// Inline variables, guards, vtables and type information exist in every unit that uses them. Natively
-    /// the program and its libraries agree on one instance at load time; libraries that are loaded already
-    /// use theirs, so the program has to.
+    /// the program and its libraries agree on one instance at load time; libraries that have run already
+    /// use theirs, so the program has to (`pipeline/README.md`, *The program's definition or a library's*).
     pub(crate) fn yield_to_libraries(&mut self, dylib: &JitDylib, process: &ProcessSymbols) {
         let symbols = self.interface.symbols.iter();
         let yielded = symbols.filter(|(name, flags)| yields_to_libraries(name.as_str(), **flags, process));
@@ -41,11 +41,11 @@ impl LinkedUnit {
     }
 }
 
-/// Whether a definition is one that a loaded library has too, and that both must agree on.
+/// Whether a definition is a vague one of a variable of which a loaded library has the instance that counts.
 pub(crate) fn yields_to_libraries(name: &str, flags: SymbolFlags, process: &ProcessSymbols) -> bool {
     let vague = SymbolFlags::WEAK | SymbolFlags::EXPORTED;
     let not_vague = SymbolFlags::CALLABLE | SymbolFlags::COMMON | SymbolFlags::THREAD_LOCAL;
-    flags.contains(vague) && !flags.intersects(not_vague) && process.lookup(name).is_some()
+    flags.contains(vague) && !flags.intersects(not_vague) && process.has_instance_of(name)
 }
 
 impl MaterializationUnit for LinkedUnit {

@@ -128,3 +128,28 @@ fn overrides_are_callable() {
         assert!(definition.flags.contains(SymbolFlags::CALLABLE), "{name}");
     }
 }
+
+/// Any name that a library had was taken for one: `inline int glob` of a program jumped into libc.
+#[test]
+fn an_instance_of_a_library_is_a_vague_variable() {
+    let symbols = ProcessSymbols::new();
+    // A variable of a template is unique, and type information weak.
+    for shared in ["_ZNSt7__cxx1110moneypunctIcLb0EE2idE", "_ZTISt9exception"] {
+        assert!(symbols.has_instance_of(shared), "{shared}");
+    }
+    // A function, an indirect function, variables that are strong or another's default, one that C++ defines once, nothing.
+    for other in ["glob", "index", "optind", "environ", "__environ", "_ZSt4cout", "errno", "no_such_symbol"] {
+        assert!(!symbols.has_instance_of(other), "{other}");
+    }
+    assert!(!ProcessSymbols::new().allow_only(["strlen"]).has_instance_of("_ZTISt9exception"));
+}
+
+#[test]
+fn who_is_no_program_has_nothing_to_bind() {
+    let symbols = ProcessSymbols::new();
+    let references = symbols.references_to_program();
+    assert!(references.required.is_empty() && references.optional.is_empty());
+    assert_eq!(symbols.take_constructors(), []);
+    let of_program = ProcessSymbols::of_program().references_to_program();
+    assert!(of_program.required.is_empty() && of_program.optional.contains("optind"), "{of_program:?}");
+}

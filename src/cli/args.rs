@@ -250,6 +250,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
 
+    /// Link what defines SYMBOL, though nothing refers to it: a member of an archive, for example. Repeatable.
+    #[arg(short, long, value_name = "SYMBOL", action = ArgAction::Append)]
+    pub(crate) undefined: Vec<String>,
+
     /// Write a trace of every stage on every worker, for Perfetto or chrome://tracing.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

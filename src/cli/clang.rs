@@ -44,10 +44,7 @@ pub(crate) fn compile_to_bitcode(
     language: &str,
     optimize: OptimizationLevel,
 ) -> Result<Vec<u8>, ClangError> {
-    let clang = CLANGS
-        .iter()
-        .find(|name| on_path(name))
-        .ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
+    let clang = found().ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
     let failed = |source| ClangError::Start { path: path.to_owned(), source };
     let mut command = Command::new(clang);
     command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
@@ -71,6 +68,11 @@ pub(crate) fn compile_to_bitcode(
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(ClangError::Rejected { path: path.to_owned(), messages })
     }
+}
+
+/// The name of the clang that is there.
+pub(crate) fn found() -> Option<&'static str> {
+    CLANGS.into_iter().find(|name| on_path(name))
 }
 
 /// The text of a source that is a script, as clang takes it: without the line that says what runs it.

@@ -10,6 +10,7 @@ mod observe;
 mod opt;
 mod order;
 mod passes;
+mod profile;
 mod progress;
 mod repl;
 mod report;

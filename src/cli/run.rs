@@ -12,7 +12,7 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::ir::{OptimizationPipeline, Partition};
-use uruk::pipeline::object::ObjectBuffer;
+use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
@@ -29,7 +29,7 @@ use super::clang::{self, ClangError};
 use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
-use super::{report, verbose};
+use super::{profile, report, verbose};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
     program.take_the_name();
     program.register_finalizers()?;
+    jit.publish_image();
     let session = jit.session();
     let exported = [(jit.main_dylib().clone(), Default::default())].into();
     set_program_symbols(Arc::new(move |name: &CStr| {
@@ -127,9 +128,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
 fn start_what_is_new(jit: &Jit, program: &Program) {
     let platform = jit.platform();
     let indirect_functions = platform.take_indirect_functions();
-    let (initializers, finalizers) = (platform.take_initializers(), platform.take_finalizers());
-    // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose;
-    // everything they depend on is Ready, and nothing is ever unmapped.
+    let (mut initializers, finalizers) = (platform.take_initializers(), platform.take_finalizers());
+    initializers.extend(jit.process_symbols().take_constructors());
+    // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose, and in those of
+    // libraries; everything they depend on is Ready, and nothing is ever unmapped.
     unsafe {
         indirect_functions.into_iter().for_each(|descriptor| ifunc::bind(descriptor));
         program.add_finalizers(finalizers);
@@ -232,10 +234,16 @@ fn link(
 }
 
 fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError> {
+    let mut is_instrumented = false;
     for file in &args.files {
-        add_file(jit, file, args).map_err(|error| stray(error, file, args))?;
+        is_instrumented |= add_file(jit, file, args).map_err(|error| stray(error, file, args))?;
     }
-    jit.link(&args.entry).map_err(|source| without_entry(source, args))
+    let mut wanted: Vec<&str> = args.undefined.iter().map(String::as_str).collect();
+    if is_instrumented {
+        profile::find_runtime(jit)?;
+        wanted.push(PROFILE_RUNTIME);
+    }
+    jit.link_with(&args.entry, &wanted).map_err(|source| without_entry(source, args))
 }
 
 /// What to do where something had to be in the cache and was not. The error says what it was.
@@ -287,7 +295,7 @@ fn build(
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<Jit, RunError> {
     // Loaded before memory for code is reserved, which then lies next to them and within reach.
-    let process = ProcessSymbols::new();
+    let process = ProcessSymbols::of_program();
     for library in &args.load {
         process.load_library(library).map_err(JitError::from)?;
     }
@@ -330,20 +338,27 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<(), RunError> {
+/// Adds a file; says whether it counts what it executes.
+fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(|source| RunError::Input { source })?;
-        return Ok(jit.add_buffer(ObjectBuffer::new("<standard input>", bytes))?);
+        let file = ObjectBuffer::new("<standard input>", bytes);
+        let is_instrumented = object::is_instrumented(&file);
+        jit.add_buffer(file)?;
+        return Ok(is_instrumented);
     }
     match clang::language(file) {
         Some(language) => {
             let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;
             jit.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
+            Ok(false)
         }
-        None => jit.add_file(file)?,
+        None => {
+            jit.add_file(file)?;
+            Ok(ObjectBuffer::open(file).is_ok_and(|file| object::is_instrumented(&file)))
+        }
     }
-    Ok(())
 }
 
 /// What the program finds in `argv`: the first file's name stands for the program's.

@@ -33,7 +33,15 @@ pub fn compile(source: &str, text: &str, flags: &[&str], output: &str) -> Result
 /// # Errors
 /// [`BuildError`] if the compiler or the linker refuses.
 pub fn shared_library(source: &str, text: &str, output: &str) -> Result<PathBuf, BuildError> {
-    clang_in_directory(source, text, &["-O1", "-fPIC", "-shared"], output)
+    linked(source, text, &["-O1", "-fPIC", "-shared"], output)
+}
+
+/// Compiles and links `text` as `flags` say.
+///
+/// # Errors
+/// [`BuildError`] if the compiler or the linker refuses.
+pub fn linked(source: &str, text: &str, flags: &[&str], output: &str) -> Result<PathBuf, BuildError> {
+    clang_in_directory(source, text, flags, output)
 }
 
 /// Bitcode of a C file.

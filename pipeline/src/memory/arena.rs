@@ -17,6 +17,7 @@ use super::free_ranges::FreeRanges;
 use super::mapping::{self, PAGE_BYTES, ReservedRange};
 use super::piece::{DISCARD_BYTES, Piece};
 use super::slab::{Slab, Views};
+use super::window::Window;
 use super::{MemoryError, SegmentKind, SegmentRequest};
 
 /// A slab for many objects. That of a small range is smaller, so that there is room for all kinds.
@@ -39,6 +40,8 @@ pub(super) struct Arena {
     slab_bytes: usize,
     /// Parts of the range without a slab.
     unmapped: FreeRanges,
+    /// Parts that are for one program, and come first.
+    window: Option<Window>,
     slabs: BTreeMap<usize, Slab>,
     /// Free parts of the slabs of each kind.
     code: FreeRanges,
@@ -78,6 +81,7 @@ impl Arena {
             range,
             slab_bytes,
             unmapped,
+            window: None,
             slabs: BTreeMap::new(),
             code: FreeRanges::default(),
             read_only: FreeRanges::default(),
@@ -96,6 +100,20 @@ impl Arena {
     /// Whether no piece of it is in use.
     pub(super) const fn is_unused(&self) -> bool {
         self.pieces == 0
+    }
+
+    /// Keeps a window for a program, if the range is large enough.
+    ///
+    /// # Errors
+    /// As [`Window::take`].
+    pub(super) fn keep_window(&mut self) -> Result<(), MemoryError> {
+        self.window = Window::take(&mut self.unmapped, self.range.len())?;
+        Ok(())
+    }
+
+    /// The window, if there is one.
+    pub(super) const fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
     }
 
     /// Sets how slabs are mapped from here on, after mapping one that way, which shows whether it is possible.
@@ -170,7 +188,7 @@ impl Arena {
         let found = sizes
             .into_iter()
             .filter(|&size| size >= len + SLAB_ALIGN)
-            .find_map(|size| Some((self.unmapped.take_highest(size, SLAB_ALIGN)?, size)));
+            .find_map(|size| Some((self.take_unmapped(kind, size, SLAB_ALIGN)?, size)));
         let (start, size) = found.ok_or(Refusal::Full { kind, size_bytes: len })?;
         let range = start..start + size;
         self.map_slab(range.clone(), kind)?;
@@ -181,19 +199,31 @@ impl Arena {
     /// Maps a slab for one segment of whole pages alone.
     fn take_own_slab(&mut self, kind: SegmentKind, len: usize, align: usize) -> Result<usize, Refusal> {
         let align = align.max(PAGE_BYTES);
-        let start = match kind {
+        let in_window = self.window.as_mut().and_then(|window| window.take_slab(kind, len, align));
+        let start = in_window.or_else(|| match kind {
             SegmentKind::Data => self.unmapped.take_lowest(len, align),
             _ => self.unmapped.take_highest(len, align),
-        };
+        });
         let start = start.ok_or(Refusal::Full { kind, size_bytes: len })?;
         self.map_slab(start..start + len, kind)?;
         Ok(start)
     }
 
+    /// Takes addresses for a slab of the usual kind.
+    fn take_unmapped(&mut self, kind: SegmentKind, len: usize, align: usize) -> Option<usize> {
+        let in_window = self.window.as_mut().and_then(|window| window.take_slab(kind, len, align));
+        in_window.or_else(|| self.unmapped.take_highest(len, align))
+    }
+
+    fn give_back_unmapped(&mut self, range: Range<usize>) {
+        if !self.window.as_mut().is_some_and(|window| window.give_back(&range)) {
+            self.unmapped.give_back(range, &self.range);
+        }
+    }
+
     fn map_slab(&mut self, range: Range<usize>, kind: SegmentKind) -> Result<(), MemoryError> {
-        let slab = Slab::map(range.clone(), kind, self.views).inspect_err(|_| {
-            self.unmapped.give_back(range.clone(), &self.range);
-        })?;
+        let slab = Slab::map(range.clone(), kind, self.views)
+            .inspect_err(|_| self.give_back_unmapped(range.clone()))?;
         self.slabs.insert(range.start, slab);
         Ok(())
     }
@@ -248,7 +278,7 @@ impl Arena {
         }
         let range = slab.range().clone();
         self.slabs.remove(&slab_start);
-        self.unmapped.give_back(range, &self.range);
+        self.give_back_unmapped(range);
         true
     }
 

@@ -8,7 +8,7 @@
 //! A range is shorter than a 32-bit displacement reaches, so everything in it reaches everything else in
 //! it. Slabs are taken from its top. That of the first range lies right below the loaded libraries where the system's
 //! default placement is in force, so that code mostly reaches their data too. Large zero-filled data comes from
-//! the bottom. Where data does not fit, its whole allocation gets a range of its own (`aside.rs`), in which its code
+//! the bottom. If the process is a program's, it has two stretches at the top of the first range, which come first (`window.rs`). Where data does not fit, its whole allocation gets a range of its own (`aside.rs`), in which its code
 //! reaches it; other objects then reach it as they reach a library. A range that is full is followed by another
 //! (`ranges.rs`), and objects that hold addresses in 32 bits have ranges below 2 GiB.
 //!
@@ -41,7 +41,9 @@ use super::fork_lock::ForkLock;
 use super::ranges::{Ranges, Reach, Sizes};
 use super::reserve::{self, RANGE_BYTES};
 use super::slab::Views;
-use super::{InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentRequest};
+use super::{
+    InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, ProgramWindow, SegmentKind, SegmentRequest,
+};
 
 /// How pages that end up executable or constant are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub struct MemoryOptions {
     pub reserve_bytes: Option<u64>,
     /// How code is written.
     pub views: ViewPolicy,
+    /// Whether the first range keeps the code and the data of a program each in one stretch, as an executable has them.
+    pub keeps_program: bool,
 }
 
 /// Memory for code that runs in this process.
@@ -144,6 +148,9 @@ impl InProcessMemoryManager {
                 let _ = first.set_views(Views::Anonymous).or_else(|_| first.set_views(Views::File));
             }
         }
+        if options.keeps_program {
+            first.keep_window()?;
+        }
         let pool = Arc::new(Pool { ranges: ForkLock::new(Ranges::new(first, sizes)) });
         fork::watch(&pool)?;
         Ok(Self { pool })
@@ -175,6 +182,17 @@ impl MemoryManager for InProcessMemoryManager {
     fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
         let allocation = Allocation::take(&self.pool, owner, segments, Reach::Low)?;
         Ok(InFlightAlloc::new(Box::new(allocation)))
+    }
+
+    fn program_window(&self) -> Option<ProgramWindow> {
+        self.pool.ranges.lock().window()
+    }
+
+    fn mapped(&self) -> Vec<(Range<ExecutorAddr>, SegmentKind)> {
+        let ranges = self.pool.ranges.lock();
+        let address = |address: usize| ExecutorAddr::new(address as u64);
+        let slabs = ranges.slabs();
+        slabs.map(|slab| (address(slab.range().start)..address(slab.range().end), slab.kind())).collect()
     }
 
     fn usage(&self) -> MemoryUsage {

@@ -217,6 +217,13 @@ pub(super) fn map_nothing(start: usize, len: usize) -> Result<(), MemoryError> {
     .map_err(protect_error(start, len, "inaccessible"))
 }
 
+/// Lets `start..start + len` of the reserved range be read, as zeros, where nothing is mapped yet.
+pub(super) fn make_readable(start: usize, len: usize) -> Result<(), MemoryError> {
+    // SAFETY: the range lies in our reserved range and belongs to the caller; what was inaccessible has no users.
+    unsafe { rustix::mm::mprotect(pointer(start).cast(), len, MprotectFlags::READ) }
+        .map_err(protect_error(start, len, "readable"))
+}
+
 /// Unmaps a view or a range that is ours.
 pub(super) fn unmap(start: usize, len: usize) {
     // SAFETY: callers pass exactly a mapping they made and own, to which no reference is left.

@@ -27,6 +27,7 @@ mod reserve;
 mod slab;
 mod stack;
 mod temporary_file;
+mod window;
 
 use std::fmt;
 use std::io;
@@ -43,6 +44,7 @@ pub(crate) use stack::StackMapping;
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
 pub use temporary_file::TemporaryFile;
+pub use window::ProgramWindow;
 
 /// Hands out memory for linked objects.
 ///
@@ -69,6 +71,16 @@ pub trait MemoryManager: Send + Sync {
     fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
         let _ = segments;
         Err(MemoryError::NotLow { owner: owner.into() })
+    }
+
+    /// Where code and data of a program lie, if the manager keeps room for them. The default keeps none.
+    fn program_window(&self) -> Option<ProgramWindow> {
+        None
+    }
+
+    /// The memory that is mapped for segments, by what it is for. The default says nothing.
+    fn mapped(&self) -> Vec<(Range<ExecutorAddr>, SegmentKind)> {
+        Vec::new()
     }
 
     /// What this manager holds at the moment. The default says nothing, for managers that do not count.

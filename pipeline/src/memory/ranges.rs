@@ -21,6 +21,7 @@ use super::mapping::ReservedRange;
 use super::piece::Piece;
 use super::reserve;
 use super::slab::Slab;
+use super::window::{ProgramWindow, Window};
 use super::{MemoryError, MemoryUsage, SegmentKind, SegmentRequest};
 
 /// Where an allocation may lie.
@@ -74,6 +75,11 @@ impl Ranges {
     /// The addresses of the first range.
     pub(super) fn first(&self) -> Range<usize> {
         self.near[0].range().clone()
+    }
+
+    /// Where the first keeps a program.
+    pub(super) fn window(&self) -> Option<ProgramWindow> {
+        self.near[0].window().map(Window::addresses)
     }
 
     /// Takes a piece for each of `requests`, all in one range, or, where data takes up too much of any, all in a

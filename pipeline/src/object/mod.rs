@@ -10,6 +10,7 @@ mod common;
 mod error;
 mod foreign;
 mod generator;
+mod instrumented;
 mod interface;
 mod kind;
 mod layer;
@@ -27,6 +28,7 @@ pub use common::{CommonError, CommonExtent, CommonSymbols, SearchedArchive};
 pub use error::ObjectError;
 pub use foreign::foreign_format;
 pub use generator::StaticArchiveGenerator;
+pub use instrumented::{PROFILE_RUNTIME, is_instrumented};
 #[cfg(test)]
 pub(crate) use interface::BOUND_BY_LINKER;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};

@@ -19,6 +19,7 @@ use std::mem;
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::SymbolName;
 
+use super::Platform;
 use crate::object::{CompiledOnCall, References};
 
 /// A unit that nobody has been told of.
@@ -39,6 +40,17 @@ pub struct LatentUnit {
     pub undefined: Box<[SymbolName]>,
     /// Its functions that are compiled when they are called.
     pub compiled_on_call: Option<CompiledOnCall>,
+}
+
+impl Platform {
+    /// What units refer to that nobody has been told of. Empty if none shares sections: only those all have to be known before the first
+    /// is linked.
+    pub fn undefined_beside_sections(&self) -> FxHashSet<SymbolName> {
+        if !self.section_groups.are_declared() {
+            return FxHashSet::default();
+        }
+        self.state.lock().undiscovered.undefined()
+    }
 }
 
 /// The units that nobody has been told of, by their place in link order.
@@ -74,6 +86,12 @@ impl Discovery {
             needed.extend(self.latent.remove_entry(&order));
         }
         needed
+    }
+
+    /// What all of the units refer to, also those that are compiled when they are called.
+    pub(super) fn undefined(&self) -> FxHashSet<SymbolName> {
+        let units = self.wanted.values().chain(self.latent.values());
+        units.flat_map(|unit| unit.references.undefined.iter().cloned()).collect()
     }
 
     fn reached_from<'a>(

@@ -94,6 +94,11 @@ impl<O: Send + 'static> SectionGroups<O> {
         self.waiting.lock().members.insert(symbol, Member { order, place: Place::Declared });
     }
 
+    /// Whether there is an object that shares sections and has not been linked.
+    pub(crate) fn are_declared(&self) -> bool {
+        !self.waiting.lock().members.is_empty()
+    }
+
     /// Forgets a declaration. A member that a group expects already is left to the group's question.
     pub(crate) fn withdraw(&self, symbol: &SymbolName) {
         let mut waiting = self.waiting.lock();

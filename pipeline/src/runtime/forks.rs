@@ -10,6 +10,7 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use super::endings::TABLE;
+use super::image::PUBLISHED;
 use super::process::entries::ENTRIES;
 use super::process::overrides::PROGRAM_SYMBOLS;
 use super::tls::distance::KNOWN;
@@ -21,9 +22,9 @@ use crate::memory::HeldOverForks;
 
 /// Nobody takes one of them while holding another, so any order will do. What a thread holds that compiles and links has handlers of its own:
 /// [`background`](super::background).
-fn held() -> [&'static dyn HeldOverForks; 8] {
+fn held() -> [&'static dyn HeldOverForks; 9] {
     let (index, functions) = (unwind::held_over_forks(), unwind::functions::held_over_forks());
-    [&REGISTRY, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
+    [&REGISTRY, &PUBLISHED, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
 }
 
 /// Has forks find the locks of the runtime at rest.

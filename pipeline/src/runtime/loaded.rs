@@ -1,6 +1,6 @@
 //! The pointers through which loaded objects reach each other's functions and variables, as the dynamic linker left them.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
 use std::ptr;
 
@@ -17,6 +17,8 @@ pub(super) enum SlotKind {
     Any,
     /// A pointer in the object's data, which may point into a variable.
     Pointer,
+    /// No pointer: what tells a thread-local variable.
+    ThreadLocal,
 }
 
 /// A pointer of a loaded object to a symbol that may be another object's.
@@ -113,22 +115,22 @@ pub(super) fn loads() -> u64 {
 
 /// Shows every slot of every loaded object to `visitor`.
 pub(super) fn for_each_slot(mut visitor: impl FnMut(&Slot<'_>)) {
-    let mut visitor: &mut dyn FnMut(&Slot<'_>) = &mut visitor;
+    for_each_object(|object| object.for_each_slot(&mut visitor));
+}
+
+/// Shows every loaded object that has a dynamic section to `visitor`.
+pub(super) fn for_each_object(mut visitor: impl FnMut(&Object)) {
+    let mut visitor: &mut dyn FnMut(&Object) = &mut visitor;
     // SAFETY: the callback gets back the pointer to `visitor`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut visitor).cast()) };
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid description and the pointer given to it.
-    let (info, visitor) = unsafe { (&*info, &mut *data.cast::<&mut dyn FnMut(&Slot<'_>)>()) };
-    // SAFETY: the description's program headers are `dlpi_phnum` valid entries.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-    if let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) {
-        let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-        let relro =
-            relro.map_or(0..0, |header| read_only_pages(info.dlpi_addr + header.p_vaddr, header.p_memsz));
-        // SAFETY: the object is loaded and stays so during the iteration, so its dynamic section can be read.
-        unsafe { visit_object(info.dlpi_addr, info.dlpi_addr + dynamic.p_vaddr, &relro, visitor) };
+    let (info, visitor) = unsafe { (&*info, &mut *data.cast::<&mut dyn FnMut(&Object)>()) };
+    // SAFETY: the object is loaded and stays so during the iteration.
+    if let Some(object) = unsafe { Object::read(info) } {
+        visitor(&object);
     }
     0
 }
@@ -140,68 +142,231 @@ fn read_only_pages(start: u64, bytes: u64) -> Range<u64> {
     page_of(start)..page_of(start + bytes)
 }
 
-/// # Safety
-/// `base` and `dynamic` describe an object that is loaded and relocated.
-unsafe fn visit_object(base: u64, dynamic: u64, relro: &Range<u64>, visitor: &mut dyn FnMut(&Slot<'_>)) {
-    const DT_NULL: u64 = 0;
-    const DT_PLTRELSZ: u64 = 2;
-    const DT_STRTAB: u64 = 5;
-    const DT_SYMTAB: u64 = 6;
-    const DT_RELA: u64 = 7;
-    const DT_RELASZ: u64 = 8;
-    const DT_JMPREL: u64 = 23;
-    const R_X86_64_64: u64 = 1;
-    const R_X86_64_GLOB_DAT: u64 = 6;
-    const R_X86_64_JUMP_SLOT: u64 = 7;
+/// A loaded object, as its dynamic section describes it. Valid while the object is loaded.
+pub(super) struct Object {
+    /// What is added to its own addresses.
+    pub(super) base: u64,
+    /// From the first to the last byte of what is loaded.
+    pub(super) range: Range<u64>,
+    /// Where its dynamic section is.
+    dynamic: u64,
+    relro: Range<u64>,
+    tags: [u64; TAGS],
+    gnu_hash: u64,
+}
 
-    let mut tags = [0_u64; 24];
-    let mut at = ptr::with_exposed_provenance::<[u64; 2]>(dynamic as usize);
-    loop {
-        // SAFETY: a dynamic section ends with DT_NULL, where the loop stops.
-        let [tag, value] = unsafe { at.read() };
-        match tag {
-            DT_NULL => break,
-            tag if (tag as usize) < tags.len() => tags[tag as usize] = value,
-            _ => {}
+/// Tags below this are looked at.
+const TAGS: usize = 32;
+
+/// Tags of a dynamic section.
+mod tag {
+    pub(super) const NEEDED: u64 = 1;
+    pub(super) const PLTRELSZ: u64 = 2;
+    pub(super) const STRTAB: u64 = 5;
+    pub(super) const SYMTAB: u64 = 6;
+    pub(super) const RELA: u64 = 7;
+    pub(super) const RELASZ: u64 = 8;
+    pub(super) const INIT: u64 = 12;
+    pub(super) const SYMBOLIC: u64 = 16;
+    pub(super) const JMPREL: u64 = 23;
+    pub(super) const INIT_ARRAY: u64 = 25;
+    pub(super) const INIT_ARRAYSZ: u64 = 27;
+    pub(super) const FLAGS: u64 = 30;
+    pub(super) const GNU_HASH: u64 = 0x6fff_fef5;
+}
+
+impl Object {
+    /// # Safety
+    /// `info` describes an object that is loaded and relocated.
+    unsafe fn read(info: &libc::dl_phdr_info) -> Option<Self> {
+        // SAFETY: the description's program headers are `dlpi_phnum` valid entries.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let base = info.dlpi_addr;
+        let find = |kind| headers.iter().find(|header| header.p_type == kind);
+        let loaded = headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let ends = loaded.clone().map(|header| base + header.p_vaddr + header.p_memsz);
+        let range = base + loaded.map(|header| header.p_vaddr).min()?..ends.max()?;
+        let relro = find(libc::PT_GNU_RELRO);
+        let relro = relro.map_or(0..0, |header| read_only_pages(base + header.p_vaddr, header.p_memsz));
+        let dynamic = base + find(libc::PT_DYNAMIC)?.p_vaddr;
+        let mut object = Self { base, range, dynamic, relro, tags: [0; TAGS], gnu_hash: 0 };
+        for [tag, value] in object.entries() {
+            match tag {
+                tag::GNU_HASH => object.gnu_hash = object.address(value),
+                tag if (tag as usize) < TAGS => object.tags[tag as usize] = value,
+                _ => {}
+            }
         }
-        at = at.wrapping_add(1);
+        Some(object)
     }
-    // glibc has turned these into addresses in place, except for the vDSO, whose values are offsets.
-    let address = |tag: u64| match tags[tag as usize] {
-        0 => 0,
-        value if value < base => base + value,
-        value => value,
-    };
-    let (symbols, strings) = (address(DT_SYMTAB), address(DT_STRTAB));
-    if symbols == 0 || strings == 0 {
-        return;
+
+    /// The entries of its dynamic section.
+    fn entries(&self) -> impl Iterator<Item = [u64; 2]> + use<> {
+        let mut at = ptr::with_exposed_provenance::<[u64; 2]>(self.dynamic as usize);
+        std::iter::from_fn(move || {
+            // SAFETY: a dynamic section ends with an entry of zero, where the iteration stops.
+            let [tag, value] = unsafe { at.read() };
+            at = at.wrapping_add(usize::from(tag != 0));
+            (tag != 0).then_some([tag, value])
+        })
     }
-    for (table, size) in
-        [(address(DT_JMPREL), tags[DT_PLTRELSZ as usize]), (address(DT_RELA), tags[DT_RELASZ as usize])]
-    {
-        let count = if table == 0 { 0 } else { size as usize / 24 };
-        for index in 0..count {
-            // SAFETY: the dynamic section says that `size` bytes of 24-byte entries are here.
-            let [offset, info, addend] =
-                unsafe { ptr::with_exposed_provenance::<[u64; 3]>(table as usize).add(index).read() };
-            let kind = match info & 0xffff_ffff {
-                R_X86_64_GLOB_DAT => SlotKind::Any,
-                R_X86_64_JUMP_SLOT => SlotKind::Function,
-                R_X86_64_64 => SlotKind::Pointer,
-                _ => continue,
+
+    /// glibc has turned values that are addresses into such in place, except for the vDSO, whose values are offsets.
+    fn address(&self, value: u64) -> u64 {
+        match value {
+            0 => 0,
+            value if value < self.base => self.base + value,
+            value => value,
+        }
+    }
+
+    fn at(&self, tag: u64) -> u64 {
+        self.address(self.tags[tag as usize])
+    }
+
+    /// The name at `offset` in its table of strings.
+    ///
+    /// # Safety
+    /// The object itself gives the offset.
+    unsafe fn text(&self, offset: u64) -> &CStr {
+        // SAFETY: the caller's obligation; the table's strings are terminated.
+        unsafe { CStr::from_ptr(ptr::with_exposed_provenance((self.at(tag::STRTAB) + offset) as usize)) }
+    }
+
+    /// The names of the libraries that it says to need.
+    pub(super) fn needed(&self) -> Vec<CString> {
+        let named = self.entries().filter(|[tag, _]| *tag == tag::NEEDED);
+        // SAFETY: that is what the value of such an entry is.
+        named.map(|[_, offset]| unsafe { self.text(offset) }.to_owned()).collect()
+    }
+
+    /// Whether its references to its own symbols stay with it, whatever others define.
+    pub(super) fn is_symbolic(&self) -> bool {
+        const DF_SYMBOLIC: u64 = 2;
+        self.tags[tag::FLAGS as usize] & DF_SYMBOLIC != 0
+            || self.entries().any(|[tag, _]| tag == tag::SYMBOLIC)
+    }
+
+    /// Its definition of `name` at `address`.
+    ///
+    /// # Cost
+    /// A lookup in its table of hashes.
+    pub(super) fn definition(&self, name: &CStr, address: u64) -> Option<libc::Elf64_Sym> {
+        let word = |index: u64| {
+            // SAFETY: callers follow the layout of such a table, which the dynamic linker has used.
+            unsafe { ptr::with_exposed_provenance::<u32>((self.gnu_hash + 4 * index) as usize).read() }
+        };
+        let symbols = ptr::with_exposed_provenance::<libc::Elf64_Sym>(self.at(tag::SYMTAB) as usize);
+        if self.gnu_hash == 0 || symbols.is_null() || word(0) == 0 {
+            return None;
+        }
+        let hash = name
+            .to_bytes()
+            .iter()
+            .fold(5381_u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
+        let (buckets, first, bloom_words) = (word(0), word(1), word(2));
+        let buckets_at = 4 + 2 * u64::from(bloom_words);
+        let chain_at = buckets_at + u64::from(buckets);
+        let mut index = word(buckets_at + u64::from(hash % buckets));
+        while index >= first && index != 0 {
+            let entry = word(chain_at + u64::from(index - first));
+            // SAFETY: the table names entries of the symbol table.
+            let symbol = unsafe { symbols.add(index as usize).read() };
+            let is_here = symbol.st_shndx != 0 && self.base.wrapping_add(symbol.st_value) == address;
+            // SAFETY: a symbol's name is in its object's strings.
+            if entry | 1 == hash | 1 && is_here && unsafe { self.text(symbol.st_name.into()) } == name {
+                return Some(symbol);
+            }
+            if entry & 1 != 0 {
+                break;
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Its constructors, in their order.
+    pub(super) fn constructors(&self) -> Vec<u64> {
+        let init = Some(self.tags[tag::INIT as usize]).filter(|init| *init != 0).map(|init| self.base + init);
+        let array = self.base + self.tags[tag::INIT_ARRAY as usize];
+        let count = self.tags[tag::INIT_ARRAYSZ as usize] / 8;
+        let in_array = (0..count).map(|index| {
+            // SAFETY: the dynamic section says that so many pointers are there, and the object is relocated.
+            unsafe { ptr::with_exposed_provenance::<u64>((array + 8 * index) as usize).read() }
+        });
+        // By convention the ends of a list.
+        init.into_iter().chain(in_array).filter(|&function| function != 0 && function != u64::MAX).collect()
+    }
+
+    /// Lets the dynamic linker call `instead` and no constructor; says whether that was possible.
+    ///
+    /// # Safety
+    /// The dynamic linker has not come to the constructors, and no other thread looks at the dynamic section.
+    pub(super) unsafe fn replace_constructors(&self, instead: extern "C" fn()) -> bool {
+        let mut at = ptr::with_exposed_provenance_mut::<[u64; 2]>(self.dynamic as usize);
+        for [tag, _] in self.entries() {
+            let value = match tag {
+                tag::INIT => {
+                    Some(((instead as *const ()).expose_provenance() as u64).wrapping_sub(self.base))
+                }
+                tag::INIT_ARRAYSZ => Some(0),
+                _ => None,
             };
-            // SAFETY: relocations name entries of the symbol table, whose names are terminated strings in the
-            // string table.
-            let name = unsafe {
-                let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols as usize)
-                    .add((info >> 32) as usize);
-                CStr::from_ptr(ptr::with_exposed_provenance(strings as usize + (*symbol).st_name as usize))
-            };
-            let address = base + offset;
-            let addend = if kind == SlotKind::Pointer { addend } else { 0 };
-            let read_only = relro.contains(&address);
-            if address.is_multiple_of(8) {
-                visitor(&Slot { kind, name, addend, address, read_only });
+            if let Some(value) = value {
+                let page = at.addr() as u64 & !(PAGE_BYTES - 1);
+                if !protect(page, libc::PROT_READ | libc::PROT_WRITE) {
+                    return false;
+                }
+                // SAFETY: the entry is the object's own, on a page that can be written now.
+                unsafe { (*at)[1] = value };
+                if self.relro.contains(&page) {
+                    protect(page, libc::PROT_READ);
+                }
+            }
+            at = at.wrapping_add(1);
+        }
+        true
+    }
+
+    /// Shows every slot of it to `visitor`.
+    pub(super) fn for_each_slot(&self, mut visitor: impl FnMut(&Slot<'_>)) {
+        const R_X86_64_64: u64 = 1;
+        const R_X86_64_GLOB_DAT: u64 = 6;
+        const R_X86_64_JUMP_SLOT: u64 = 7;
+        const R_X86_64_DTPMOD64: u64 = 16;
+        const R_X86_64_TPOFF64: u64 = 18;
+        const R_X86_64_TLSDESC: u64 = 36;
+        const RELOCATION_BYTES: u64 = 24;
+        let symbols = self.at(tag::SYMTAB);
+        if symbols == 0 || self.at(tag::STRTAB) == 0 {
+            return;
+        }
+        for (table, size) in [(tag::JMPREL, tag::PLTRELSZ), (tag::RELA, tag::RELASZ)] {
+            let (table, size) = (self.at(table), self.tags[size as usize]);
+            let count = if table == 0 { 0 } else { size / RELOCATION_BYTES };
+            for index in 0..count {
+                // SAFETY: the dynamic section says that `size` bytes of such entries are here.
+                let [offset, info, addend] = unsafe {
+                    ptr::with_exposed_provenance::<[u64; 3]>(table as usize).add(index as usize).read()
+                };
+                let kind = match info & 0xffff_ffff {
+                    R_X86_64_GLOB_DAT => SlotKind::Any,
+                    R_X86_64_JUMP_SLOT => SlotKind::Function,
+                    R_X86_64_64 => SlotKind::Pointer,
+                    R_X86_64_DTPMOD64 | R_X86_64_TPOFF64 | R_X86_64_TLSDESC => SlotKind::ThreadLocal,
+                    _ => continue,
+                };
+                // SAFETY: relocations name entries of the symbol table, whose names are in the table of strings.
+                let name = unsafe {
+                    let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols as usize);
+                    self.text((*symbol.add((info >> 32) as usize)).st_name.into())
+                };
+                let address = self.base + offset;
+                let addend = if kind == SlotKind::Pointer { addend } else { 0 };
+                let read_only = self.relro.contains(&address);
+                if address.is_multiple_of(8) {
+                    visitor(&Slot { kind, name, addend, address, read_only });
+                }
             }
         }
     }

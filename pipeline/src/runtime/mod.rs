@@ -12,6 +12,7 @@ pub mod entry;
 pub mod exit;
 pub(crate) mod forks;
 pub mod ifunc;
+pub mod image;
 mod loaded;
 pub mod process;
 mod registers;

@@ -7,7 +7,7 @@
 //!
 //! What that does not reach, and why it is for the time before the program runs:
 //! - a pointer to the variable that somebody has stored elsewhere;
-//! - a library that is loaded later: it finds its own variable. Natively it would find the program's;
+//! - a library that the program loads later: it finds its own variable. Natively it would find the program's;
 //! - the executable's own variables, which its code reaches directly: they are refused.
 //!
 //! A copy stays for as long as the process does, as the libraries that use it.
@@ -18,7 +18,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 
 use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
-use crate::runtime::loaded::{Slot, store_all};
+use crate::runtime::loaded::{Slot, SlotKind, store_all};
 
 /// The variables that have moved. Held while one moves, so that none moves twice.
 static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());
@@ -60,7 +60,8 @@ pub(crate) fn low_variable(
     let memory = flight.finalize().ok()?;
     let to = memory.address(0);
     let of_copy = |slot: &Slot<'_>| {
-        let points_there = slot.load().wrapping_sub(slot.addend) == variable.value();
+        let points_there =
+            slot.kind != SlotKind::ThreadLocal && slot.load().wrapping_sub(slot.addend) == variable.value();
         points_there.then(|| ptr::with_exposed_provenance_mut(to.value().wrapping_add(slot.addend) as usize))
     };
     if !store_all(of_copy) {
@@ -83,10 +84,19 @@ pub(crate) fn is_variable(address: ExecutorAddr) -> bool {
 /// is no variable.
 fn size_in_library(variable: ExecutorAddr) -> Option<usize> {
     let (base, symbol) = symbol_at(variable)?;
+    (is_object(&symbol) && symbol.st_size > 0 && !is_executable(base)).then_some(symbol.st_size as usize)
+}
+
+/// Whether `address` is a variable of the executable: its copy of a library's, if a library has one of that name.
+pub(super) fn is_executables(address: u64) -> bool {
+    symbol_at(ExecutorAddr::new(address))
+        .is_some_and(|(base, symbol)| is_executable(base) && is_object(&symbol))
+}
+
+fn is_executable(base: u64) -> bool {
     // SAFETY: asking for an entry of the auxiliary vector has no obligation.
-    let headers_of_executable = unsafe { libc::getauxval(libc::AT_PHDR) };
-    let is_executables = base == headers_of_executable & !4095;
-    (is_object(&symbol) && symbol.st_size > 0 && !is_executables).then_some(symbol.st_size as usize)
+    let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
+    base == headers & !4095
 }
 
 fn is_object(symbol: &libc::Elf64_Sym) -> bool {

@@ -40,26 +40,35 @@ impl Library {
 
     /// Loads a library now, for the whole process.
     pub(super) fn load(path: &Path) -> Result<Self, LoadLibraryError> {
-        let refused = |message: &str| {
+        Self::load_by(path, |name| open(name, libc::RTLD_LAZY | libc::RTLD_GLOBAL).ok_or_else(last_error))
+    }
+
+    /// The same, where `open` opens it, or says why it cannot.
+    pub(super) fn load_by(
+        path: &Path,
+        open: impl FnOnce(&CStr) -> Result<usize, String>,
+    ) -> Result<Self, LoadLibraryError> {
+        let refused = |message: String| {
             let path = path.to_string_lossy();
             // The dynamic linker begins with the path too.
             let message =
-                message.strip_prefix(&*path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(message);
+                message.strip_prefix(&*path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&message);
             LoadLibraryError::Refused { path: (&*path).into(), message: message.into() }
         };
         let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| refused("the name contains a zero byte"))?;
-        match open(&name, libc::RTLD_LAZY | libc::RTLD_GLOBAL) {
-            Some(handle) => {
-                Ok(Self { name: path.to_string_lossy().into(), handle: OnceLock::from(Some(handle)) })
-            }
-            None => Err(refused(&last_error())),
-        }
+            .map_err(|_| refused("the name contains a zero byte".to_owned()))?;
+        let handle = open(&name).map_err(refused)?;
+        Ok(Self { name: path.to_string_lossy().into(), handle: OnceLock::from(Some(handle)) })
+    }
+
+    /// The handle, if it is in the process already.
+    pub(super) fn handle(&self) -> Option<usize> {
+        self.handle.get().copied().flatten()
     }
 
     /// Whether it is in the process already.
     pub(super) fn is_loaded(&self) -> bool {
-        matches!(self.handle.get(), Some(Some(_)))
+        self.handle().is_some()
     }
 
     /// The address of `name` here, or in what the library depends on. Loads the library if need be.
@@ -74,7 +83,7 @@ impl Library {
 
     /// Whether both are the same library.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.handle.get().copied().flatten().is_some_and(|handle| other.handle.get() == Some(&Some(handle)))
+        self.handle().is_some_and(|handle| other.handle() == Some(handle))
     }
 }
 
@@ -115,14 +124,14 @@ pub(super) fn find(handle: *mut c_void, name: &Name) -> Option<u64> {
     (!address.is_null()).then(|| address.expose_provenance() as u64)
 }
 
-fn open(name: &CStr, flags: i32) -> Option<usize> {
+pub(super) fn open(name: &CStr, flags: i32) -> Option<usize> {
     // SAFETY: loading runs the library's constructors, which is what its user asks for; nothing else is touched.
     let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
     (!handle.is_null()).then(|| handle.expose_provenance())
 }
 
 /// What the dynamic linker says about the last failure on this thread.
-fn last_error() -> String {
+pub(super) fn last_error() -> String {
     // SAFETY: the answer is null or a terminated string that stays until the next call on this thread.
     unsafe {
         let message = libc::dlerror();

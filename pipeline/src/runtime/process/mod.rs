@@ -12,8 +12,11 @@ pub(super) mod entries;
 mod generator;
 mod handlers;
 mod images;
+mod instances;
 mod library;
 pub(super) mod overrides;
+mod program;
+mod stand_in;
 
 use std::collections::HashSet;
 use std::ffi::CString;
@@ -29,9 +32,11 @@ pub(crate) use entries::KnownEntry;
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;
 pub use overrides::{ProgramSymbols, jit_overrides, set_program_symbols};
+pub use program::References;
 
 use images::Images;
 use library::{Library, Name};
+use program::ForProgram;
 
 /// A view of the symbols in this process.
 ///
@@ -48,6 +53,8 @@ pub struct ProcessSymbols {
     loaded: Mutex<Arc<[Arc<Library>]>>,
     system: Vec<Library>,
     images: Images,
+    /// What it has to do with a program that the process is for.
+    program: Option<ForProgram>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +77,14 @@ impl ProcessSymbols {
             loaded: Mutex::new(preloaded.into()),
             system: system.into_iter().map(Library::system).collect(),
             images: Images::default(),
+            program: None,
         }
+    }
+
+    /// The same for a process that is a program's alone: libraries that are loaded may refer to the program, and use the program's
+    /// definitions where natively they would (`program.rs`). Their constructors run when the program starts.
+    pub fn of_program() -> Self {
+        Self { program: Some(ForProgram::default()), ..Self::new() }
     }
 
     /// Everything that the process itself can see: the executable's exports, its libraries, and what is loaded globally.
@@ -90,7 +104,7 @@ impl ProcessSymbols {
         let library = Arc::new(Library::load(path.as_ref())?);
         let loaded = Mutex::new([library].into());
         let (system, images) = (Vec::new(), Images::default());
-        Ok(Self { scope: Scope::OneLibrary, allowed: None, loaded, system, images })
+        Ok(Self { scope: Scope::OneLibrary, allowed: None, loaded, system, images, program: None })
     }
 
     /// Restricts the view to `names`; all other symbols are unknown.
@@ -107,7 +121,10 @@ impl ProcessSymbols {
     /// # Errors
     /// [`LoadLibraryError`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), LoadLibraryError> {
-        let library = Library::load(path.as_ref())?;
+        let library = match &self.program {
+            Some(program) => program.load(path.as_ref())?,
+            None => Library::load(path.as_ref())?,
+        };
         let mut loaded = self.loaded.lock();
         if !loaded.iter().any(|known| known.is(&library)) {
             *loaded = loaded.iter().cloned().chain([Arc::new(library)]).collect();
@@ -141,12 +158,11 @@ impl ProcessSymbols {
         };
         let found = self.images.describe(address?);
         if !found.flags.intersects(SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL)
-            && let Some(copy) = from_process().map(|address| self.images.describe(address))
-            && copy.flags == found.flags
+            && let Some(copy) = from_process().filter(|&address| copies::is_executables(address))
         {
             // An executable built without -fPIC has copies of the variables of libraries that it uses itself, and
             // everybody else uses those then.
-            return Some(copy);
+            return Some(self.images.describe(copy));
         }
         Some(found)
     }

@@ -9,6 +9,7 @@
 //! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
 //! | `dladdr` | linked functions belong to the program, as in an executable |
+//! | `dl_iterate_phdr` | linked code is an object of the process too (`image.rs`) |
 //! | `pthread_create`, `thrd_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
 //! | `_Unwind_FindEnclosingFunction` | a function that is compiled when it is called has its stub's address |
@@ -27,7 +28,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use super::entries::is_entry;
 use super::handlers;
 use crate::memory::StaticForkLock;
-use crate::runtime::{allocation, exit, thread_exit, threads, tls, unwind};
+use crate::runtime::{allocation, exit, image, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
 pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
@@ -49,6 +50,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("dlsym", function(dlsym as *const ())),
         ("dlvsym", function(dlvsym as *const ())),
         ("dladdr", function(dladdr as *const ())),
+        ("dl_iterate_phdr", function(image::dl_iterate_phdr as *const ())),
         ("pthread_create", function(threads::pthread_create as *const ())),
         ("thrd_create", function(threads::thrd_create as *const ())),
         ("sigaction", function(handlers::sigaction as *const ())),
@@ -70,6 +72,16 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         overrides.extend(behind.map(|address| (name, function(address.cast_const().cast()))));
     }
     overrides
+}
+
+/// The functions that libraries which were loaded for a program are given too: those that tell of the program.
+pub(super) fn told_to_libraries(name: &CStr) -> Option<*mut c_void> {
+    let function = match name.to_bytes() {
+        b"dladdr" => dladdr as *const (),
+        b"dl_iterate_phdr" => image::dl_iterate_phdr as *const (),
+        _ => return None,
+    };
+    Some(function.cast_mut().cast())
 }
 
 /// Finds what the program itself defines, for `dlsym(RTLD_DEFAULT, ...)` out of linked code.

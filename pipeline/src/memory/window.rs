@@ -1,0 +1,83 @@
+//! Where the first range keeps the code and the data of a program, each in one stretch (`runtime/image.rs`).
+//!
+//! Both are filled from below. All of the data stretch can be read: programs scan it from end to end.
+
+use std::ops::Range;
+
+use uruk_core::ExecutorAddr;
+
+use super::arena::SLAB_ALIGN;
+use super::free_ranges::FreeRanges;
+use super::mapping;
+use super::{MemoryError, SegmentKind};
+
+/// The most that a stretch has.
+const STRETCH_BYTES_MAX: usize = 64 << 20;
+
+/// The addresses of the two stretches. The data follows the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramWindow {
+    /// Code and constants.
+    pub text: Range<ExecutorAddr>,
+    /// What can be written.
+    pub data: Range<ExecutorAddr>,
+}
+
+/// The two stretches of an arena, and what of them has no slab.
+#[derive(Debug)]
+pub(super) struct Window {
+    text: Range<usize>,
+    data: Range<usize>,
+    free_text: FreeRanges,
+    free_data: FreeRanges,
+}
+
+impl Window {
+    /// Takes the stretches out of what is free of a range of `range_bytes`. `None` if that is too small.
+    ///
+    /// # Errors
+    /// [`MemoryError::Protect`] if the system does not let the data stretch be read.
+    pub(super) fn take(free: &mut FreeRanges, range_bytes: usize) -> Result<Option<Self>, MemoryError> {
+        let len = (range_bytes / 8).min(STRETCH_BYTES_MAX) & !(SLAB_ALIGN - 1);
+        if len == 0 {
+            return Ok(None);
+        }
+        let Some(start) = free.take_highest(2 * len, SLAB_ALIGN) else { return Ok(None) };
+        let (text, data) = (start..start + len, start + len..start + 2 * len);
+        mapping::make_readable(data.start, data.len())?;
+        let (mut free_text, mut free_data) = (FreeRanges::default(), FreeRanges::default());
+        free_text.give_back(text.clone(), &text);
+        free_data.give_back(data.clone(), &data);
+        Ok(Some(Self { text, data, free_text, free_data }))
+    }
+
+    /// Takes the lowest room for a slab.
+    pub(super) fn take_slab(&mut self, kind: SegmentKind, len: usize, align: usize) -> Option<usize> {
+        match kind.near() {
+            SegmentKind::Data => self.free_data.take_lowest(len, align),
+            _ => self.free_text.take_lowest(len, align),
+        }
+    }
+
+    /// Takes back a slab's addresses; says whether they are of a stretch.
+    pub(super) fn give_back(&mut self, range: &Range<usize>) -> bool {
+        if self.text.contains(&range.start) {
+            self.free_text.give_back(range.clone(), &self.text);
+            return true;
+        }
+        let is_data = self.data.contains(&range.start);
+        if is_data {
+            self.free_data.give_back(range.clone(), &self.data);
+            // Where that is refused, who scans the stretch after code has gone finds a hole.
+            let _ = mapping::make_readable(range.start, range.len());
+        }
+        is_data
+    }
+
+    /// Where they are.
+    pub(super) fn addresses(&self) -> ProgramWindow {
+        let of =
+            |range: &Range<usize>| ExecutorAddr::new(range.start as u64)..ExecutorAddr::new(range.end as u64);
+        ProgramWindow { text: of(&self.text), data: of(&self.data) }
+    }
+}

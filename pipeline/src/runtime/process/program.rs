@@ -1,0 +1,304 @@
+//! A program that has the process for itself, and the libraries loaded for it: who uses whose definition.
+//!
+//! Natively the dynamic linker has the program first, and binds what a library refers to by a name to the program's definition of
+//! that name. Here the libraries are there first. So each is opened without running a line of it, the program is linked, and
+//! then its definitions go into the libraries' slots:
+//!
+//! ```text
+//!   load: stand-in + library ──▶ link the program ──▶ bind: slots, stand-ins ──▶ constructors of libraries ──▶ the program's
+//! ```
+//!
+//! A library that was in the process before has run already, with its own functions, and the engine may call it. In it variables
+//! alone are bound to the program's.
+//!
+//! Thread-local variables of the program cannot be bound: a library that needs one is refused.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CStr, CString, c_void};
+use std::ops::Range;
+use std::path::Path;
+use std::ptr;
+
+use uruk_core::sync::Mutex;
+use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
+
+use super::library::{Library, LoadLibraryError, last_error, open};
+use super::overrides::told_to_libraries;
+use super::stand_in::{StandIn, base_of};
+use super::{ProcessSymbols, is_allocation_function};
+use crate::runtime::loaded::{Slot, SlotKind, for_each_object};
+use crate::runtime::startup::ArrayFunction;
+
+/// What was loaded for the program.
+#[derive(Debug, Default)]
+pub(super) struct ForProgram {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stand_ins: Vec<StandIn>,
+    /// Where the libraries lie that were loaded for the program, by what is added to their addresses.
+    bases: Vec<u64>,
+    /// Those of them that have not begun, each behind what it needs.
+    waiting: Vec<Waiting>,
+}
+
+/// A library whose constructors wait.
+#[derive(Debug)]
+struct Waiting {
+    base: u64,
+    range: Range<u64>,
+    constructors: Vec<u64>,
+}
+
+/// The names by which loaded libraries refer to others, and so to the program, if that has them.
+#[derive(Debug, Default)]
+pub struct References {
+    /// Those of which there is no definition in any library that was there when they were needed.
+    pub required: HashSet<Box<str>>,
+    /// All others.
+    pub optional: HashSet<Box<str>>,
+}
+
+impl ForProgram {
+    /// Loads a library, whose constructors wait.
+    pub(super) fn load(&self, path: &Path) -> Result<Library, LoadLibraryError> {
+        let if_loaded = libc::RTLD_LAZY | libc::RTLD_GLOBAL | libc::RTLD_NOLOAD;
+        Library::load_by(path, |name| {
+            if let Some(handle) = open(name, if_loaded) {
+                return Ok(handle);
+            }
+            let earlier = self.state.lock().stand_ins.len();
+            let (stand_in, mut new) = open_for_program(name, earlier)?;
+            let handle = open(name, if_loaded).ok_or_else(last_error)?;
+            refuse_thread_locals(&stand_in, &new)?;
+            let mut order = Vec::new();
+            put_needed_first(handle, &mut order);
+            new.sort_by_key(|library| order.iter().position(|base| *base == library.base));
+            let mut state = self.state.lock();
+            state.bases.extend(new.iter().map(|library| library.base));
+            state.waiting.extend(new);
+            state.stand_ins.push(stand_in);
+            Ok(handle)
+        })
+    }
+
+    /// Whether `address` lies in a library of which nothing has run.
+    pub(super) fn has_not_begun(&self, address: u64) -> bool {
+        self.state.lock().waiting.iter().any(|library| library.range.contains(&address))
+    }
+}
+
+impl ProcessSymbols {
+    /// What loaded libraries may use of the program, if it is a program's process.
+    pub fn references_to_program(&self) -> References {
+        let mut references = References::default();
+        let Some(program) = &self.program else { return references };
+        let bases = {
+            let state = program.state.lock();
+            let required = state.stand_ins.iter().flat_map(StandIn::names);
+            references.required.extend(required.filter_map(|name| name.to_str().ok()).map(Box::from));
+            state.bases.clone()
+        };
+        self.for_each_reference(&bases, |_, slot| {
+            let name = slot.name.to_str().unwrap_or_default();
+            if !references.required.contains(name) && !references.optional.contains(name) {
+                references.optional.insert(name.into());
+            }
+        });
+        references
+    }
+
+    /// Binds what loaded libraries refer to, where `found` has a definition for the program. Constructors that have waited for it may run.
+    ///
+    /// # Concurrency
+    /// Single aligned stores, while nothing of the program runs.
+    pub fn bind_to_program(&self, found: &HashMap<Box<str>, ExecutorSymbolDef>) {
+        let Some(program) = &self.program else { return };
+        let find = |name: &CStr| {
+            let found = found.get(name.to_str().ok()?)?;
+            (!found.flags.contains(SymbolFlags::THREAD_LOCAL)).then_some(*found)
+        };
+        let bases = program.state.lock().bases.clone();
+        if bases.is_empty() && found.is_empty() {
+            return;
+        }
+        self.for_each_reference(&bases, |has_run, slot| {
+            let Some(found) = find(slot.name) else {
+                if let Some(function) = told_to_libraries(slot.name).filter(|_| !has_run) {
+                    slot.store(function);
+                }
+                return;
+            };
+            let is_function = found.flags.contains(SymbolFlags::CALLABLE);
+            let is_bound_here = || {
+                let own = slot.name.to_str().ok().and_then(|name| self.lookup(name));
+                own.is_some_and(|own| own.address.value() == slot.load().wrapping_sub(slot.addend))
+            };
+            let fits = match slot.kind {
+                _ if has_run => !is_function && is_bound_here(),
+                SlotKind::Function => is_function,
+                _ => true,
+            };
+            if fits {
+                let address = found.address.value().wrapping_add(slot.addend);
+                slot.store(ptr::with_exposed_provenance_mut(address as usize));
+            }
+        });
+        for stand_in in &program.state.lock().stand_ins {
+            for (index, name) in stand_in.names().iter().enumerate() {
+                if let Some(found) = find(name) {
+                    stand_in.set(index, found.address.value());
+                }
+            }
+        }
+    }
+
+    /// The constructors of libraries that were loaded for the program, in their order, each once. They run before the program's.
+    pub fn take_constructors(&self) -> Vec<ArrayFunction> {
+        let Some(program) = &self.program else { return Vec::new() };
+        let waiting = std::mem::take(&mut program.state.lock().waiting).into_iter();
+        let constructors = waiting.flat_map(|library| library.constructors);
+        let in_order = |(index, address)| ArrayFunction {
+            priority: i32::MIN,
+            unit: 0,
+            index,
+            address: ExecutorAddr::new(address),
+        };
+        (0..).zip(constructors).map(in_order).collect()
+    }
+
+    /// Shows each reference that can be bound to the program, and whether its library has run.
+    fn for_each_reference(&self, bases: &[u64], mut visitor: impl FnMut(bool, &Slot<'_>)) {
+        let loaded = self.loaded.lock().clone();
+        let handles = loaded.iter().map(|library| library.handle());
+        let handles = handles.chain(self.system.iter().map(Library::handle)).flatten();
+        let before: HashSet<u64> = handles.filter_map(base_of).collect();
+        for_each_object(|object| {
+            let has_run = !bases.contains(&object.base);
+            if has_run && !before.contains(&object.base) {
+                return;
+            }
+            object.for_each_slot(|slot| {
+                let is_variable = || {
+                    let value = slot.load().wrapping_sub(slot.addend);
+                    let is_pointer = slot.kind != SlotKind::Function && value != 0;
+                    is_pointer && !self.images.describe(value).flags.contains(SymbolFlags::CALLABLE)
+                };
+                // What C++ shares has been decided (`instances.rs`), and functions that allocate have a way of their own.
+                let is_wanted = slot.kind != SlotKind::ThreadLocal
+                    && (!has_run || !slot.name.to_bytes().starts_with(b"_Z") && is_variable())
+                    && !slot.name.to_str().is_ok_and(is_allocation_function);
+                if is_wanted {
+                    visitor(has_run, slot);
+                }
+            });
+        });
+    }
+}
+
+/// Opens a library, whatever of the program it refers to, and with it what it needs. No constructor has run then.
+fn open_for_program(name: &CStr, earlier: usize) -> Result<(StandIn, Vec<Waiting>), String> {
+    let mut missing: Vec<CString> = Vec::new();
+    loop {
+        let mut opening = Opening::default();
+        for_each_object(|object| opening.before.push(object.base));
+        match StandIn::open(missing.clone(), name, earlier, put_off_constructors, (&raw mut opening).cast()) {
+            Ok(stand_in) => {
+                opening.new.retain(|library| library.base != stand_in.base());
+                return Ok((stand_in, opening.new));
+            }
+            Err(message) => match undefined_symbol(&message) {
+                Some(symbol) if !missing.contains(&symbol) => missing.push(symbol),
+                _ => return Err(message),
+            },
+        }
+    }
+}
+
+/// Which objects were there before one is opened, and which are new.
+#[derive(Default)]
+struct Opening {
+    before: Vec<u64>,
+    new: Vec<Waiting>,
+}
+
+/// Called when all new objects are relocated, and before their constructors. `data` is an [`Opening`].
+extern "C" fn put_off_constructors(data: *mut c_void) {
+    extern "C" fn nothing() {}
+    // SAFETY: `open_for_program` passes it, and waits on this thread.
+    let opening = unsafe { &mut *data.cast::<Opening>() };
+    for_each_object(|object| {
+        if opening.before.contains(&object.base) {
+            return;
+        }
+        let (base, range) = (object.base, object.range.clone());
+        // SAFETY: this is the first of all initializers, on the thread that has the dynamic linker.
+        let is_put_off = unsafe { object.replace_constructors(nothing) };
+        let constructors = if is_put_off { object.constructors() } else { Vec::new() };
+        opening.new.push(Waiting { base, range, constructors });
+    });
+}
+
+/// The name in what the dynamic linker says about an undefined symbol.
+fn undefined_symbol(message: &str) -> Option<CString> {
+    let (_, name) = message.split_once("undefined symbol: ")?;
+    let name = name.split([',', ' ', '\n']).next()?;
+    CString::new(name).ok()
+}
+
+/// A library's thread-local variable belongs to a module, and the program's modules are not the dynamic linker's.
+fn refuse_thread_locals(stand_in: &StandIn, new: &[Waiting]) -> Result<(), String> {
+    let mut refused = None;
+    for_each_object(|object| {
+        if new.iter().any(|library| library.base == object.base) {
+            object.for_each_slot(|slot| {
+                if slot.kind == SlotKind::ThreadLocal
+                    && stand_in.names().iter().any(|name| **name == *slot.name)
+                {
+                    refused = Some(slot.name.to_string_lossy().into_owned());
+                }
+            });
+        }
+    });
+    refused.map_or(Ok(()), |name| {
+        Err(format!("it needs the thread-local variable `{name}` of the program, and libraries can use their own alone"))
+    })
+}
+
+/// Puts the library of `handle` into `order`, behind all that it needs.
+fn put_needed_first(handle: usize, order: &mut Vec<u64>) {
+    let mut seen = Vec::new();
+    visit(handle, &mut seen, order);
+
+    fn visit(handle: usize, seen: &mut Vec<u64>, order: &mut Vec<u64>) {
+        let Some(base) = base_of(handle).filter(|base| !seen.contains(base)) else { return };
+        seen.push(base);
+        let mut needed = Vec::new();
+        for_each_object(|object| {
+            if object.base == base {
+                needed = object.needed();
+            }
+        });
+        for name in needed {
+            if let Some(handle) = open(&name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) {
+                visit(handle, seen, order);
+            }
+        }
+        order.push(base);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dynamic_linker_names_what_is_missing() {
+        let named = |message| undefined_symbol(message).map(|name| name.to_string_lossy().into_owned());
+        assert_eq!(named("./libl.so: undefined symbol: app_data").as_deref(), Some("app_data"));
+        assert_eq!(named("libx.so: undefined symbol: f, version LIB_1.0").as_deref(), Some("f"));
+        assert_eq!(named("libx.so: cannot open shared object file: No such file or directory"), None);
+    }
+}

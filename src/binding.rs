@@ -1,0 +1,87 @@
+//! What loaded libraries use of the program, and what the command line wants of it, where the process is the program's.
+
+use std::collections::{HashMap, HashSet};
+
+use uruk_core::{
+    DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SearchOrder,
+    SymbolFlags, SymbolName, absolute_symbols,
+};
+use uruk_pipeline::runtime::image::ProgramImage;
+
+use crate::{Jit, JitError};
+
+/// Puts what linkers define around the libraries, which `searched` has. Names that are reserved come before them: some libraries have
+/// such of their own. `end` and the like come behind: a program that calls a library's function of that name means it.
+pub(crate) fn image_around_libraries(
+    session: &ExecutionSession,
+    image: &ProgramImage,
+    searched: &mut Vec<(JitDylib, JitDylibLookupFlags)>,
+) -> Result<(), DylibError> {
+    let is_anyones = |name: &str| matches!(name, "end" | "edata" | "etext");
+    for (at, dylib, is_in_it) in [(0, "linker", false), (2, "linker, if nothing else", true)] {
+        let dylib = session.create_jit_dylib(dylib)?;
+        let symbols = image.symbols().filter(|(name, _)| is_anyones(name) == is_in_it);
+        let symbols = symbols.map(|(name, definition)| (session.intern(name), definition));
+        dylib.define(absolute_symbols(symbols.collect())).expect("the dylib is new, and the names differ");
+        searched.insert(at, (dylib, JitDylibLookupFlags::MatchExportedSymbolsOnly));
+    }
+    Ok(())
+}
+
+impl Jit {
+    /// Lets `dl_iterate_phdr` tell the program, and libraries that were loaded for it, of the program. For a process that is
+    /// [the program's](crate::JitBuilder::owns_process), and for as long as it is there.
+    pub fn publish_image(&self) {
+        if let Some(image) = &self.image {
+            image.publish(self.memory.clone());
+        }
+    }
+
+    /// Those of `wanted` that something along `order` defines. Members of archives are added for it.
+    pub(crate) fn defined_of(&self, order: &SearchOrder, wanted: &[&str]) -> Vec<SymbolName> {
+        let is_defined = |name: &SymbolName| {
+            let alone = LookupSet::one(name.clone());
+            self.session.lookup_flags(LookupKind::Static, order, alone).is_ok()
+        };
+        wanted.iter().map(|name| self.session.intern(name)).filter(is_defined).collect()
+    }
+
+    /// Adds the members of archives that files need which share sections with others: sections of one name are one, and all of them
+    /// have to be there when the first is linked.
+    pub(crate) fn add_members(&self, order: &SearchOrder) {
+        let mut asked = HashSet::new();
+        loop {
+            let names = self.files.platform.undefined_beside_sections().into_iter();
+            let names: Vec<SymbolName> = names.filter(|name| asked.insert(name.clone())).collect();
+            if names.is_empty() {
+                return;
+            }
+            // What nobody has is told when what needs it is linked.
+            let _ = self.session.lookup_flags(LookupKind::Static, order, LookupSet::required(names));
+        }
+    }
+
+    /// The names by which loaded libraries refer to the program: those that it defines, and those that somebody has to define.
+    pub(crate) fn names_for_libraries(&self) -> Vec<SymbolName> {
+        let references = self.files.process.references_to_program();
+        let intern = |name: &str| self.session.intern(name);
+        let optional = references.optional.iter().map(|name| intern(name));
+        let defined = self.main.flags(optional).into_iter();
+        let is_bound = |flags: SymbolFlags| {
+            flags.contains(SymbolFlags::EXPORTED) && !flags.contains(SymbolFlags::THREAD_LOCAL)
+        };
+        let defined = defined.filter(|(_, flags)| is_bound(*flags)).map(|(name, _)| name);
+        defined.chain(references.required.iter().map(|name| intern(name))).collect()
+    }
+
+    /// Binds what loaded libraries refer to by `names`, which have been linked.
+    pub(crate) fn bind_libraries(&self, order: &SearchOrder, names: Vec<SymbolName>) -> Result<(), JitError> {
+        let mut found = HashMap::new();
+        if !names.is_empty() {
+            let answer = self.session.lookup(order, LookupSet::required(names))?;
+            found.extend(answer.iter().map(|(name, definition)| (Box::from(name.as_str()), definition)));
+        }
+        self.files.process.bind_to_program(&found);
+        Ok(())
+    }
+}

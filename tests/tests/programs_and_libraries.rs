@@ -1,0 +1,230 @@
+//! A program and a shared library that define the same names, or refer to each other: who uses whose definition. Each program says so
+//! itself, and is compared with its native twin, compiled in every way that the command knows.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use uruk_tests::inputs::{compile, shared_library};
+use uruk_tests::process::{Input, Outcome, run};
+use uruk_tests::uruk::uruk;
+
+const MODES: [&[&str]; 6] = [
+    &[],
+    &["-O0"],
+    &["--lazy"],
+    &["--lazy=module"],
+    &["--tiered", "--tier-threshold", "1", "--tier-delay", "0"],
+    &["--partition", "early", "--parts", "3"],
+];
+
+fn outcome(command: &mut Command) -> Outcome {
+    run(command, &Input::default(), Duration::from_secs(60)).expect("it can be started")
+}
+
+/// Links `program` natively with `libraries`, and runs it so and by the command, from an object and from bitcode.
+#[track_caller]
+fn behaves_as_natively(name: &str, program: &str, libraries: &[&Path], expected: &str) {
+    let object = compile(name, program, &["-O1"], "main.o").expect("it compiles");
+    let bitcode = compile(name, program, &["-O1", "-emit-llvm"], "main.bc").expect("it compiles");
+    let native = std::env::temp_dir().join(format!("uruk-native-{}-{name}", std::process::id()));
+    let linked = Command::new("clang++-22").arg("-o").arg(&native).arg(&object).args(libraries).output();
+    assert!(linked.is_ok_and(|linked| linked.status.success()), "{name} cannot be linked natively");
+    let natively = outcome(&mut Command::new(&native));
+    std::fs::remove_file(&native).expect("it was made above");
+    assert_eq!(String::from_utf8_lossy(&natively.stdout), expected, "natively");
+    for file in [&object, &bitcode] {
+        for mode in MODES {
+            let libraries = libraries.iter().map(|library| library.as_os_str());
+            let loaded = libraries.clone().flat_map(|library| [OsStr::new("--load"), library]);
+            let arguments: [Vec<&OsStr>; 2] =
+                [libraries.chain([file.as_os_str()]).collect(), loaded.chain([file.as_os_str()]).collect()];
+            for arguments in &arguments {
+                let ours = outcome(Command::new(uruk()).arg("run").args(mode).args(arguments));
+                let (stdout, stderr) =
+                    (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&ours.stderr));
+                assert_eq!((&*stdout, ours.end), (expected, natively.end), "{}\n{stderr}", ours.command);
+            }
+        }
+    }
+}
+
+/// A library that referred to the program could not be loaded.
+#[test]
+fn a_library_refers_to_functions_and_variables_of_the_program() {
+    let library = r#"
+        #include <stdio.h>
+        extern int app_data; int app_hook(int); void app_register(int (*)(int)); extern int (*app_table[])(int);
+        static int plug(int x) { return x + app_data; }
+        static int *pointer = &app_data + 1;
+        __attribute__((constructor)) static void begin(void) { app_register(plug); }
+        __attribute__((destructor)) static void end(void) { puts("the library ends"); }
+        int lib(int x) { return app_hook(x) + app_data + app_table[0](x) + (pointer - 1 == &app_data); }
+    "#;
+    let program = r#"
+        #include <stdio.h>
+        int app_data = 5; static volatile int began; static int (*plugin)(int);
+        int app_hook(int x) { return x * 2; }
+        int (*app_table[1])(int) = { app_hook };
+        void app_register(int (*plug)(int)) { plugin = plug; printf("registered, began: %d\n", began); }
+        __attribute__((constructor)) static void begin(void) { began = 1; }
+        int lib(int);
+        int main(void) { printf("%d %d\n", lib(4), plugin(3)); return 0; }
+    "#;
+    let expected = "registered, began: 0\n22 8\nthe library ends\n";
+    for flags in [&[][..], &["-Wl,-z,now"]] {
+        let flags = [&["-O1", "-fPIC", "-shared"], flags].concat();
+        let library =
+            uruk_tests::inputs::linked("needs.c", library, &flags, "libneeds.so").expect("it links");
+        behaves_as_natively("needs_main.c", program, &[&library], expected);
+    }
+}
+
+/// What both defined, each had for itself, and the constructors of libraries ran before there was a program.
+#[test]
+fn libraries_use_what_the_program_defines() {
+    let library = r#"
+        int strong = 1; __attribute__((weak)) int weak = 2; __attribute__((noinline)) int twice(int x) { return 2 * x; }
+        __attribute__((constructor)) static void begin(void) { strong++, weak++; }
+        int *library_strong(void) { return &strong; }
+        int *library_weak(void) { return &weak; }
+        int library_twice(int x) { return twice(x); }
+        int (*library_pointer(void))(int) { return twice; }
+    "#;
+    let program = r#"
+        #include <stdio.h>
+        int strong = 10; __attribute__((weak)) int weak = 20; int twice(int x) { return 20 * x; }
+        int *library_strong(void), *library_weak(void), library_twice(int), (*library_pointer(void))(int);
+        int main(void) {
+          printf("%d %d %d\n", *library_strong(), *library_weak(), library_twice(3));
+          printf("%d %d %d\n", &strong == library_strong(), &weak == library_weak(), library_pointer() == twice);
+          return 0;
+        }
+    "#;
+    let library = shared_library("both.c", library, "libboth.so").expect("it links");
+    behaves_as_natively("both_main.c", program, &[&library], "11 21 60\n1 1 1\n");
+}
+
+/// Two libraries that need each other, and the program.
+#[test]
+fn libraries_refer_to_one_another_and_to_the_program() {
+    let one = "extern int app; int two(void); int one(void) { return app; } int both(void) { return one() + two(); }";
+    let two = "extern int app; int one(void); int two(void) { return 10 * one(); } int *of_app = &app;";
+    let program = r#"
+        #include <stdio.h>
+        int app = 4, both(void); extern int *of_app;
+        int main(void) { printf("%d %d\n", both(), ++*of_app); return app; }
+    "#;
+    let one = shared_library("one.c", one, "libone.so").expect("it links");
+    let two = shared_library("two.c", two, "libtwo.so").expect("it links");
+    behaves_as_natively("mutual_main.c", program, &[&one, &two], "44 5\n");
+}
+
+/// A weak variable was given up for anything in the process that had its name.
+#[test]
+fn a_variable_is_not_given_up_for_what_only_has_its_name() {
+    let program = r#"
+        #include <cstdio>
+        inline int glob = 1; inline int index = 9;
+        extern "C" {
+          __attribute__((weak)) int optind = 7; __attribute__((weak)) long stdout_[2] = {1, 2};
+          __attribute__((weak)) char tzname[4] = "abc";
+        }
+        int main() { glob += 4, index++; std::printf("%d %d %d %ld %s\n", glob, index, optind, stdout_[1], tzname); }
+    "#;
+    behaves_as_natively("named.cpp", program, &[], "5 10 7 2 abc\n");
+}
+
+/// libc has `optind`, and reads and writes the program's.
+#[test]
+fn the_c_library_uses_a_variable_that_the_program_defines() {
+    let program = r#"
+        #include <stdio.h>
+        #include <unistd.h>
+        __attribute__((weak)) int optind = 2;
+        int main(void) {
+          char *arguments[] = {"x", "-a", "-b", "rest", 0};
+          int first = getopt(4, arguments, "ab");
+          printf("%c %d\n", first, optind);
+          return 0;
+        }
+    "#;
+    behaves_as_natively("getopt_main.c", program, &[], "b 3\n");
+}
+
+/// What C++ has one of: inline variables, statics of templates and of inline functions, type information.
+#[test]
+fn inline_variables_are_one_with_the_librarys() {
+    let header = r#"
+        #include <cstdio>
+        #include <typeinfo>
+        inline int counter = 1;
+        template <class T> struct Of { static int count; };
+        template <class T> int Of<T>::count = 5;
+        inline int &in_function() { static int value = (std::puts("made once"), 3); return value; }
+        struct Thrown { virtual ~Thrown() = default; };
+    "#;
+    let library = format!(
+        r#"{header}
+        __attribute__((constructor)) static void begin() {{ counter++, Of<int>::count++, in_function()++; }}
+        int library_sum() {{ return counter + Of<int>::count + in_function(); }}
+        void library_throw() {{ throw Thrown(); }}
+        const std::type_info *library_type() {{ return &typeid(Thrown); }}"#
+    );
+    let program = format!(
+        r#"{header}
+        int library_sum(); void library_throw(); const std::type_info *library_type();
+        int main() {{
+          counter += 10, Of<int>::count += 100, in_function() += 1000;
+          std::printf("%d %d\n", library_sum(), library_type() == &typeid(Thrown));
+          try {{ library_throw(); }} catch (const Thrown &) {{ std::puts("caught"); }}
+        }}"#
+    );
+    let expected = "made once\n1122 1\ncaught\n";
+    let library = shared_library("inline.cpp", &library, "libinline.so").expect("it links");
+    behaves_as_natively("inline_main.cpp", &program, &[&library], expected);
+}
+
+#[test]
+fn what_no_one_defines_for_a_library_is_named() {
+    let library =
+        shared_library("lacks.c", "extern int nowhere; int lib(void) { return nowhere; }", "liblacks.so");
+    let program =
+        compile("lacks_main.c", "int lib(void); int main(void) { return lib(); }", &["-O1"], "main.o");
+    let (library, program) = (library.expect("it links"), program.expect("it compiles"));
+    let ours = outcome(Command::new(uruk()).arg("run").args([&library, &program]));
+    let stderr = String::from_utf8_lossy(&ours.stderr);
+    assert!(stderr.contains("nowhere"), "{stderr}");
+}
+
+/// Collectors, unwinders and runtimes of languages look for what an address of the program belongs to.
+#[test]
+fn a_library_finds_the_program_among_the_objects_of_the_process() {
+    let library = r#"
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <link.h>
+        static int in(struct dl_phdr_info *info, size_t size, void *address) {
+          for (int i = 0; i < info->dlpi_phnum; i++) {
+            const ElfW(Phdr) *header = &info->dlpi_phdr[i];
+            char *start = (char *)info->dlpi_addr + header->p_vaddr;
+            if (header->p_type == PT_LOAD && (char *)address >= start && (char *)address < start + header->p_memsz)
+              return info->dlpi_name[0] ? -1 : 1 + (header->p_flags & PF_W);
+          }
+          return 0;
+        }
+        int flags_of(void *address) { return dl_iterate_phdr(in, address); }
+        int is_known(void *address) { Dl_info info; return dladdr(address, &info) != 0; }
+    "#;
+    let program = r#"
+        #include <stdio.h>
+        int flags_of(void *), is_known(void *), variable = 3, zeroes[10];
+        int main(void) {
+          printf("%d %d %d %d\n", flags_of((void *)main), flags_of(&variable), flags_of(zeroes), is_known((void *)main));
+          return 0;
+        }
+    "#;
+    let library = shared_library("finds.c", library, "libfinds.so").expect("it links");
+    behaves_as_natively("finds_main.c", program, &[&library], "1 3 3 1\n");
+}
