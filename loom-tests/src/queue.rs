@@ -52,7 +52,7 @@ impl TaskDispatcher for Queue {
         Ok(())
     }
 
-    /// Takes no more tasks. What is queued is left to the threads that work, which the model joins.
+    /// Takes no more tasks. The model joins the worker threads, which run the queued tasks.
     fn shutdown(&self) {
         self.state.lock().closed = true;
         self.changed.notify_all();

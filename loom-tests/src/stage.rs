@@ -91,7 +91,7 @@ impl Stage {
         started
     }
 
-    /// Defines a unit and starts it: its responsibility comes here, to be finished on any thread. Nobody waits yet.
+    /// Defines a unit and starts it: its responsibility comes here, to be finished on any thread. No lookup waits yet.
     pub fn parked(&self, symbols: &[&SymbolName]) -> Detached<MaterializationResponsibility> {
         let parked = Arc::new(Mutex::new(None));
         self.define(symbols, {
@@ -160,7 +160,7 @@ impl MaterializationUnit for Scripted {
     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
 }
 
-/// What every symbol of a model resolves to.
+/// The definition to which every symbol of a model resolves.
 pub fn definition() -> ExecutorSymbolDef {
     ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED)
 }

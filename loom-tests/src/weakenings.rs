@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 /// How long a weakened model may explore before it counts as blind.
 const EXPLORATION_MAX: Duration = Duration::from_secs(180);
 
-/// How long it may take to end after it has panicked. What unwinds then finds every lock of the model gone, and now and then does not
-/// come to an end.
+/// How long it may take to end after it has panicked. The code that unwinds then finds every lock of the model gone, and
+/// sometimes does not end.
 const UNWINDING_MAX: Duration = Duration::from_secs(5);
 
-/// What a panic says of itself. No model panics on purpose.
+/// The text by which a panic is recognised. No model panics on purpose.
 const PANICKED: &str = "panicked at";
 
-/// Panics of loom's that say that a model is too large, or not deterministic, and nothing of what it models.
+/// Panics of loom that say only that a model is too large, or not deterministic.
 const LIMITS: [&str; 3] = ["exceeded maximum number of branches", "internal error", "not match the expected"];
 
 /// Makes the model file where it stands test its own table.
@@ -53,7 +53,7 @@ struct Weakening<'a> {
 /// Runs the calling test binary again for each step, so that nothing else is in the way of what is left out.
 pub fn demand_caught(model: &str, text: &str) {
     if std::env::var_os("URUK_WEAKEN").is_some() {
-        // Somebody looks at one weakening and runs the whole file for it.
+        // A developer runs the whole file to look at one weakening.
         return;
     }
     let weakenings: Vec<Weakening<'_>> = rows(model, text).collect();
@@ -98,7 +98,7 @@ fn run(Weakening { step, test }: &Weakening<'_>) -> Result<(), String> {
     Err(format!("{test} without {step}: {why} ({status})\n{listed}{told}"))
 }
 
-/// What is left of a process.
+/// The outcome of a process.
 struct Ended {
     status: ExitStatus,
     listed: String,
@@ -131,15 +131,14 @@ fn end(mut child: Child) -> Result<Ended, Error> {
     Ok(Ended { status: child.wait()?, listed: listed?, told: told? })
 }
 
-/// What is known of an output.
+/// The news of an output.
 enum Said {
     Panicked,
     /// There is no more of it.
     All,
 }
 
-/// Reads all of an output, and says when it tells of a panic. Nobody listens any more if the other output has been waited for in
-/// vain.
+/// Reads all of an output, and says when it tells of a panic. The receiver is gone if the other output has not ended in time.
 fn read(mut output: impl Read, say: &mpsc::Sender<Said>) -> Result<String, Error> {
     let (mut text, mut piece) = (Vec::new(), [0; 4096]);
     let read = loop {

@@ -1,4 +1,4 @@
-//! Brief: whoever does not get a lock for moments at once queues, and the first of the queue looks again and again.
+//! Brief: a thread that does not get a short lock at once queues, and the first of the queue looks again and again.
 //!
 //! ```text
 //!  holder             first                               next
@@ -7,9 +7,9 @@
 //!  let it go          free: take the word ─ let the queue go ─▶ look: taken ─ rest ─ …
 //! ```
 //!
-//! Proven, in every order with at most four preemptions: one thread at a time is inside, and sees what those before it did there; one of
-//! those who wait looks, and the others are asleep; everybody gets in. The word is the model's own: that of `core/src/sync/brief.rs` is a
-//! crate's, of which it is only asked that it is taken with Acquire and let go with Release, as here.
+//! Proven, in every order with at most four preemptions: one thread at a time is inside, and sees what those before it did
+//! there; one waiting thread looks, and the others are asleep; every thread gets in. The word is the model's own. The word of
+//! `core/src/sync/brief.rs` comes from a crate; it need only be taken with Acquire and let go with Release, as here.
 //!
 //! **Fails if** this step is changed:
 //!

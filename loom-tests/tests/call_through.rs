@@ -8,11 +8,11 @@
 //!    let go; slot = the body
 //! ```
 //!
-//! Who holds, what is held, and when code goes are in the file of the pipeline itself. Its memory is a flag here, and a session a lock:
-//! `while_present` runs what it is given under it, and a removal takes rows under it before it lets anything go.
+//! The model includes the pipeline's own file, which counts the holders and frees the code. Memory is a flag here, and a
+//! session a lock: `while_present` runs its closure under it, and a removal takes rows under it before it lets anything go.
 //!
-//! Proven, in every order with at most four preemptions (three with three threads): whoever goes through a bound slot, and holds the stub,
-//! finds the code there; when nobody holds the stub any more, nothing keeps the body.
+//! Proven, in every order with at most four preemptions (three with three threads): a caller that goes through a bound slot,
+//! and holds the stub, finds the code there; once no thread holds the stub, nothing keeps the body.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -40,12 +40,12 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 
-// What the file finds around it in the pipeline.
+// The items around the file in the pipeline.
 
 mod share {
     use super::*;
 
-    /// The memory of code. Who drops it unmaps it.
+    /// The memory of code. Its drop unmaps it.
     pub(super) struct LinkedCode {
         pub(super) ending: Option<runtime::endings::Ending>,
         pub(super) is_gone: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ mod share {
 }
 
 mod guard {
-    /// Nobody is inside; the model of guards is `guard.rs`.
+    /// No thread is inside; the model of guards is `guard.rs`.
     #[derive(Clone, Default)]
     pub(crate) struct GuardDomain;
 
@@ -164,7 +164,8 @@ impl Scene {
 
     fn remove_body(&self) {
         remove(&self.body);
-        // Who drops code last is decided by counts that loom does not see. So it has to see that this comes before or after others' looks.
+        // Counts that loom does not see decide which thread drops the code last. So loom has to see that this drop comes before
+        // or after others' looks.
         drop(self.known.hold(ExecutorAddr::new(BODY)));
     }
 }

@@ -417,7 +417,7 @@ fn a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes() {
             let name = name.clone();
             move || {
                 let request = request.attach();
-                // Refused where the session is closed, and nobody is left to be told of it.
+                // Refused if the session is closed, and no lookup is left to be told of it.
                 let _ = request.dylib().define(unit(&[&name], finish_if_allowed));
                 request.finish(Ok(()));
             }

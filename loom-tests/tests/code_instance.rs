@@ -8,11 +8,11 @@
 //!  bit 10 ────────────────────▶ goes on: read ─────────▶ invoke again, low bit: the pair
 //! ```
 //!
-//! Proven, in every order with at most two preemptions and whatever the orderings allow: one publisher wins, and a loser is told the whole pair of
-//! the winner; the pointers and the signature of an answer belong together; an answer without `specptr` has an `invoke` that needs none; code is in
-//! place before anybody enters it, also code that took the place of other code; of several who want an instance of the table one
-//! compiles, and what it gives up is compiled by another. A thread that waits yields, and loom does not show it a value again that it saw
-//! before that: so waits end.
+//! Proven, in every order with at most two preemptions, and with every reordering that the orderings allow: one publisher wins,
+//! and a loser is told the whole pair of the winner; the pointers and the signature of an answer belong together; an answer
+//! without `specptr` has an `invoke` that needs none; code is in place before any thread enters it, also code that took the
+//! place of other code; of several threads that want an instance of the table one compiles, and if it gives up, another
+//! compiles. A thread that waits yields, and after that loom does not show it an old value again: so waits end.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -38,7 +38,7 @@
 //! | `code_instance::stores_lone_invoke_unordered`: an `invoke` without a pair is published without Release | `core/src/code_instance.rs` | `a_lone_invoke_beside_a_pair_stays_behind_it` |
 //! | `code_instance::lone_invoke_overwrites`: an `invoke` without a pair is stored, not exchanged | `core/src/code_instance.rs` | `a_lone_invoke_beside_a_pair_stays_behind_it` |
 //! | `code_instance::looks_and_claims_in_two_steps`: the lock is let go between looking for an instance and adding one | `core/src/code_instance/table.rs` | `of_two_who_claim_one_compiles` |
-//! | `code_instance::keeps_what_is_given_up`: an instance stays in the table although nobody compiles it | `core/src/code_instance/table.rs` | `what_one_gives_up_is_compiled_by_another` |
+//! | `code_instance::keeps_what_is_given_up`: an instance stays in the table although no thread compiles it | `core/src/code_instance/table.rs` | `what_one_gives_up_is_compiled_by_another` |
 #![cfg(uruk_loom)]
 
 use std::num::NonZeroU64;
@@ -80,7 +80,7 @@ impl Method {
         NonZeroU64::new(code).expect("pieces are counted from one")
     }
 
-    /// Runs a piece of code: nobody may be writing it.
+    /// Runs a piece of code, which no thread may be writing.
     fn enter(&self, code: NonZeroU64) {
         self.code[code.get() as usize].with(|_| ());
     }
@@ -134,7 +134,7 @@ impl Method {
         let Some(invoke) = self.instance.invoke() else { return };
         self.enter(invoke);
         let Some(pair) = INVOKE.iter().position(|known| *known == invoke.get()) else { return };
-        // What was entered is the adapter of a pair.
+        // The entered code is the adapter of a pair.
         let (specptr, signature) =
             self.instance.behind_invoke().expect("`invoke` of a pair has its `specptr`");
         assert_eq!(signature, SIGNATURE[pair]);

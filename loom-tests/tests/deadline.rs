@@ -8,8 +8,8 @@
 //!    it has ended ─ wait for the answer
 //! ```
 //!
-//! Proven, in every order with at most four preemptions: the asker is told that its time is over, or finds the symbol;
-//! nothing else, whatever the emitter has come to.
+//! Proven, in every order with at most four preemptions: the asker is told that its time is over, or finds the symbol; nothing
+//! else, at any step of the emitter.
 //!
 //! **Fails if** this step is left out:
 //!

@@ -13,11 +13,11 @@
 //! on behalf of those that sleep already, as they would themselves some time later.
 //!
 //! Proven, in every order with at most three preemptions: exactly one of the two lookups is told of the cycle, whichever thread
-//! runs which unit; both clients' lookups end, with a failure. Where the last edge is an emission, an alias that leads
-//! back, or a turn to be waited for, the thread that is blocked is told, whether it was blocked before or comes later. Where a responsibility is
-//! detached and another thread finishes it, nobody is told and all find their symbols, also where the thread that
-//! detached it is blocked in the same circle. Nobody is told of a circle that a removal is about to end. At most two preemptions where there
-//! are three threads.
+//! runs which unit; both clients' lookups end, with a failure. The last edge may be an emission, an alias that leads back, or a
+//! wait for a turn. Then the blocked thread is told, whether it was blocked before or comes later. If another thread finishes a
+//! detached responsibility, no lookup is told and all find their symbols. That holds even if the thread that detached it is
+//! blocked in the same cycle. No lookup is told of a cycle that a removal is about to end. At most two preemptions if there are
+//! three threads.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -140,7 +140,7 @@ fn a_circle_through_what_was_detached_is_waited_for() {
                 let stage = looking.upgrade().expect("the stage outlives its units");
                 let parked = responsibility.detach();
                 *threads.lock() = Some((stage.lookup_beside(&b), emit_beside(parked)));
-                // Who is told of a circle fails what it has; here the client's lookup says so.
+                // The result is ignored: the client's lookups below show whether a unit failed.
                 let _ = stage.lookup(&b);
             }
         });

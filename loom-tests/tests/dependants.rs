@@ -1,4 +1,4 @@
-//! Dependants: a tracker is removed while somebody comes to depend on its symbols.
+//! Dependants: a tracker is removed while a unit comes to depend on its symbols.
 //!
 //! ```text
 //!  a unit that needs `below`                  remover of `below`
@@ -6,8 +6,8 @@
 //!  emit: `below` is noted as needed                               └─── some: refused, or they go too
 //! ```
 //!
-//! Who asks and removes does both in one transaction, and an emission notes what it needs in its own. So the emission comes before the
-//! question, which then finds it, or after the removal, which then refuses it.
+//! A remover asks and removes in one transaction, and an emission notes its needs in its own. So the emission comes before the
+//! question, which then finds it, or after the removal, which then refuses the emission.
 //!
 //! Proven, in every order with at most four preemptions: a removal that may be refused is refused if and only if the dependant becomes
 //! Ready; after one that takes dependants along, neither symbol is found.

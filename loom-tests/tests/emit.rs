@@ -10,9 +10,9 @@
 //!
 //! In model builds a transaction does one step of the forest's work, so that other threads come between any two steps.
 //!
-//! Proven, in every order with at most four preemptions: a lookup is answered only after its symbol and all that it
-//! depends on were emitted (I4), and is always answered; a failure reaches whoever depends on it, however its
-//! spreading and their emission interleave.
+//! Proven, in every order with at most four preemptions: a lookup is answered only after its symbol and all that it depends on
+//! were emitted (I4), and is always answered; a failure reaches all dependants, however its spreading and their emission
+//! interleave.
 //!
 //! **Fails if** one of these steps is left out:
 //!

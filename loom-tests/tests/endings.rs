@@ -1,26 +1,26 @@
-//! Endings: what code has registered runs once, newest first, while all of it is there, whoever runs it.
+//! Endings: the functions that code has registered run once, newest first, while all of the code is there, on any thread.
 //!
 //! ```text
 //!  one who ends everything                       one who drops the last share of the code
-//!    lock: begin: note what there is               (nobody can hold it any more)
+//!    lock: begin: note what there is               (no thread can hold it any more)
 //!    lock: take the newest, hold its code          lock: begin with what is left of it
 //!    run it                                        lock: take ─ run ─ ...
 //!    lock: take the next, hold its code            lock: forget the code
 //!    let go of the one before                      the memory goes
 //! ```
 //!
-//! What runs is the file of the pipeline itself. Its code is a number here, and its memory a flag.
+//! The model runs the pipeline's own file. Code is a number here, and its memory a flag.
 //!
-//! Proven, in every order with at most four preemptions: each function runs once; none runs when its code is gone; what a function
-//! registers as it runs has run when the end is over that it is part of; nothing is left in the table when the code is gone.
+//! Proven, in every order with at most four preemptions: each function runs once; none runs when its code is gone; a function
+//! registered by a running one has run when the same end is over; nothing is left in the table when the code is gone.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `endings::keeps_no_code`: nobody keeps the code of what runs | `pipeline/src/runtime/endings/table.rs` | `code_goes_while_another_ends_everything` |
-//! | `endings::leaves_what_runs`: what is taken stays in the table while it runs | `pipeline/src/runtime/endings/table.rs` | `code_goes_while_another_ends_everything` |
-//! | `endings::joins_no_runner`: what is registered meanwhile joins no end that is on its way | `pipeline/src/runtime/endings/table.rs` | `what_runs_may_register_more` |
+//! | `endings::keeps_no_code`: the code of a running function is not kept | `pipeline/src/runtime/endings/table.rs` | `code_goes_while_another_ends_everything` |
+//! | `endings::leaves_what_runs`: a function that is taken stays in the table while it runs | `pipeline/src/runtime/endings/table.rs` | `code_goes_while_another_ends_everything` |
+//! | `endings::joins_no_runner`: a function registered meanwhile joins no end that is on its way | `pipeline/src/runtime/endings/table.rs` | `what_runs_may_register_more` |
 //!
 //! The first needs an order of two threads: the code goes between the moment when its function is taken and the one when that runs.
 #![cfg(uruk_loom)]
@@ -41,7 +41,7 @@ use table::{Entry, Key, Scope, Table, run_all};
 use uruk_core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 
-// What the two files find around them in the pipeline.
+// The items around the two files in the pipeline.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CodeNumber(u64);

@@ -7,7 +7,7 @@
 //!  unlock                                   wake, if there was one
 //! ```
 //!
-//! Proven, in every order with at most four preemptions: whoever was told to wait is woken once the answer is there; the
+//! Proven, in every order with at most four preemptions: a future that was told to wait is woken once the answer is there; the
 //! answer is taken once; a future that is dropped meanwhile is neither answered nor missed.
 //!
 //! **Fails if** one of these steps is changed:

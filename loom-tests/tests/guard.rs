@@ -1,4 +1,4 @@
-//! Guards: threads run what is published, while others replace it and free it once nobody is inside.
+//! Guards: threads run what is published, while others replace it and free it once no thread is inside.
 //!
 //! ```text
 //!  reader                                        remover
@@ -10,17 +10,17 @@
 //! The protocol is the pipeline's own file. A body is a number with a flag that says whether it is gone. The barriers, of which the
 //! pipeline has one that costs readers nothing, are fences here: the kernel gives the same order.
 //!
-//! Proven, in every order with at most four preemptions (three with three threads): who is inside runs nothing that is gone; when nobody is
-//! inside any more, nothing waits.
+//! Proven, in every order with at most four preemptions (three with three threads): a thread inside runs no code that is gone;
+//! once no thread is inside, no removal waits.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `guard::enters_without_a_barrier`: who has entered reads what is published before others see that he is inside | `pipeline/src/guard/slots.rs` | `who_is_inside_runs_nothing_that_is_gone` |
-//! | `guard::leaves_relaxed`: what he did inside is not over for who sees that he has left | `pipeline/src/guard/slots.rs` | `what_was_done_inside_is_over_when_it_goes` |
-//! | `guard::does_not_look_again`: who retires something notes that it waits, and leaves the rest to those who are inside | `pipeline/src/guard/slots.rs` | `when_nobody_is_inside_nothing_waits` |
-//! | `guard::takes_another_batch_for_this`: what is removed waits for those who were inside at an earlier removal | `pipeline/src/guard/slots.rs` | `what_is_removed_together_waits_for_all_who_may_run_it` |
+//! | `guard::enters_without_a_barrier`: a thread that has entered reads the published body before others see that it is inside | `pipeline/src/guard/slots.rs` | `who_is_inside_runs_nothing_that_is_gone` |
+//! | `guard::leaves_relaxed`: the work of a thread inside is not over for a thread that sees that it has left | `pipeline/src/guard/slots.rs` | `what_was_done_inside_is_over_when_it_goes` |
+//! | `guard::does_not_look_again`: a thread that retires a body notes that it waits, and leaves the rest to threads inside | `pipeline/src/guard/slots.rs` | `when_nobody_is_inside_nothing_waits` |
+//! | `guard::takes_another_batch_for_this`: a removed body waits for the threads that were inside at an earlier removal | `pipeline/src/guard/slots.rs` | `what_is_removed_together_waits_for_all_who_may_run_it` |
 #![cfg(uruk_loom)]
 
 #[expect(dead_code, reason = "names of threads are for messages")]
@@ -47,7 +47,7 @@ mod barrier {
 
 const PREEMPTIONS: usize = 4;
 
-/// What is dropped when a body goes.
+/// Dropped when a body goes.
 struct Body {
     scene: Arc<Bodies>,
     number: usize,
@@ -188,7 +188,7 @@ impl Drop for Goes {
     }
 }
 
-/// What a thread wrote while it was inside, such as a variable of the code that goes.
+/// A variable of the code that goes, written by a thread inside.
 struct Variable(UnsafeCell<u64>);
 
 // SAFETY: loom checks each access; that is what is tested.

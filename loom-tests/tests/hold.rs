@@ -1,4 +1,5 @@
-//! Hold against removal: a thread takes hold of what lies at a symbol's address while another removes the symbol, or what it stands for.
+//! Hold against removal: a thread holds the code at a symbol's address while another removes the symbol, or the source of its
+//! alias.
 //!
 //! ```text
 //!  who wants a handle                            remover
@@ -11,15 +12,15 @@
 //!
 //! The place is one slot behind a lock, as the linker's map of its code is (`pipeline/src/link/code.rs`).
 //!
-//! Proven, in every order with at most four preemptions: what is given as held is what lay there for the symbol that was found; a
-//! symbol whose source is gone gives nothing.
+//! Proven, in every order with at most four preemptions: the code that is held is that of the symbol that was found; a symbol
+//! whose source is gone gives nothing.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `hold::looks_before_it_holds`: the session is asked before the place is looked at | `core/src/session/presence.rs` | `what_is_held_is_what_was_found` |
-//! | `hold::trusts_aliases`: nobody asks what became of an alias's source | `core/src/protocol/symbols/presence.rs` | `an_alias_is_held_with_its_source` |
+//! | `hold::trusts_aliases`: the source of an alias is not looked at | `core/src/protocol/symbols/presence.rs` | `an_alias_is_held_with_its_source` |
 //!
 //! | `hold::alias_keeps_its_record`: the records still have an alias whose source is gone | `core/src/protocol/state/definitions/publish.rs` | `an_alias_is_not_found_when_its_source_is_gone` |
 //!
@@ -34,7 +35,7 @@ use uruk_core::{
     AliasTarget, LookupError, LookupSet, Resource, ResourceTracker, SymbolFlags, SymbolName, symbol_aliases,
 };
 
-/// What lies at the address: the symbol's code until that is removed, then something else.
+/// The thing at the address: the symbol's code until that is removed, then something else.
 type Place = Arc<Mutex<&'static str>>;
 
 struct Scene {

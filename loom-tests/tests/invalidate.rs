@@ -8,21 +8,22 @@
 //!  publish                                 `caller`, and who assumed that
 //! ```
 //!
-//! Proven, in every order with at most three preemptions: an instance that is found for a world contains the definitions of that world, its own
-//! and those that it assumed, over any number of steps; however late the assumption was noted. Who sees a world sees the definitions that it
-//! began with. What an instance that was given up assumed is taken back, and nothing that the next one assumed.
+//! Proven, in every order with at most three preemptions: an instance that is found for a world contains the definitions of
+//! that world, its own and those that it assumed. That holds over any number of steps, and however late the assumption was
+//! noted. A thread that sees a world sees the definitions that it began with. The assumptions of an instance that was given up
+//! are taken back, and those of the next one stay.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `invalidate::assumes_without_a_look`: an assumption is noted, and nobody looks whether it still holds | `core/src/code_instance/validity.rs` | `what_is_compiled_beside_a_redefinition_contains_no_older_definition` |
+//! | `invalidate::assumes_without_a_look`: an assumption is noted without a look whether it still holds | `core/src/code_instance/validity.rs` | `what_is_compiled_beside_a_redefinition_contains_no_older_definition` |
 //! | `invalidate::looks_at_definitions_alone`: whether the definition has changed is looked at, and not whether the instance has ended whose code was read | `core/src/code_instance/validity.rs` | `code_that_contains_code_ends_with_it` |
-//! | `invalidate::claims_without_a_look`: an instance is added for a world that is over, and nobody looks whether its method has changed | `core/src/code_instance/validity.rs` | `who_was_late_to_claim_compiles_for_the_past` |
+//! | `invalidate::claims_without_a_look`: an instance is added for a world that is over, without a look whether its method has changed | `core/src/code_instance/validity.rs` | `who_was_late_to_claim_compiles_for_the_past` |
 //! | `invalidate::begins_the_world_first`: the world begins, the lock is let go, and then validities end | `core/src/code_instance/table.rs` | `what_is_called_in_a_world_contains_its_definitions` |
 //! | `invalidate::begins_the_world_unordered`: a world is stored without Release | `core/src/code_instance/table.rs` | `who_sees_a_world_sees_its_definitions` |
 //! | `invalidate::reads_the_world_unordered`: a world is read without Acquire | `core/src/code_instance/table.rs` | `who_sees_a_world_sees_its_definitions` |
-//! | `invalidate::takes_backedges_back_later`: the lock is let go between taking out what was given up, and its backedges | `core/src/code_instance/table.rs` | `what_is_given_up_takes_nothing_from_the_next` |
+//! | `invalidate::takes_backedges_back_later`: the lock is let go between taking out an instance that was given up, and its backedges | `core/src/code_instance/table.rs` | `what_is_given_up_takes_nothing_from_the_next` |
 #![cfg(uruk_loom)]
 
 use std::num::NonZeroU64;
@@ -45,7 +46,7 @@ const ONLY: u32 = 0;
 type Instance = CodeInstance<NonZeroU64>;
 type Compile<'a> = InstanceCompile<'a, u32, u32, NonZeroU64>;
 
-/// The methods, and the definition of `callee` in either world. What is compiled of it is the number of the definition that it contains.
+/// The methods, and the definition of `callee` in either world. Its code is the number of the definition that it contains.
 #[derive(Default)]
 struct Program {
     table: CodeInstanceTable<u32, u32, NonZeroU64>,

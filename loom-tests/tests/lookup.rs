@@ -10,10 +10,10 @@
 //!    open the latch                        ──▶  take the answer
 //! ```
 //!
-//! A claim moves the unit out, and all its symbols to Materializing: whoever comes for any of them lodges.
+//! A claim moves the unit out, and all its symbols to Materializing: a later lookup of any of them lodges.
 //!
-//! Proven, in every order with at most four preemptions: the unit is materialized once (I1); each lookup returns once,
-//! with the address (I2); a lookup by a thread that found nothing to run sleeps only if somebody will wake it.
+//! Proven, in every order with at most four preemptions: the unit is materialized once (I1); each lookup returns once, with the
+//! address (I2); a lookup by a thread that found nothing to run sleeps only if another thread will wake it.
 //!
 //! **Fails if** one of these steps is changed:
 //!

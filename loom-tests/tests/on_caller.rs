@@ -1,4 +1,4 @@
-//! A lookup that runs on its own thread what it claims, beside others that want the same, remove it, or close the session.
+//! A lookup that runs its claims on its own thread, while others want the same, remove it, or close the session.
 //!
 //! ```text
 //!  caller                                        lookup beside it              remover, or closer
@@ -8,10 +8,10 @@
 //!  sleep, if others have to finish               the answer comes
 //! ```
 //!
-//! But for the close, the dispatcher takes tasks and never runs one: what nobody runs here is never run.
+//! But for the close, the dispatcher takes tasks and never runs one: only these threads run units.
 //!
-//! Proven, in every order with at most three preemptions: the unit runs once at most, and if the caller was the one to claim it, on the
-//! caller; everybody is answered; a close that has returned finds nothing running.
+//! Proven, in every order with at most three preemptions: the unit runs once at most, and on the caller, if that has claimed
+//! it; every lookup is answered; when a close returns, nothing runs.
 //!
 //! **Fails if** one of these steps is left out:
 //!

@@ -52,7 +52,7 @@ fn a_turn_that_blocks_lets_a_producer_go_on() {
     });
 }
 
-/// Tasks for whoever takes them, and how many of them are counted as queued.
+/// Tasks for any thread, and how many of them are counted as queued.
 #[derive(Debug, Default)]
 struct Counts(Mutex<State>);
 
@@ -121,7 +121,7 @@ fn each_ticket_is_counted_out_once() {
         counts.run_one(false);
         one.join().expect("no panic");
         assert_eq!(counts.0.lock().counted, 0);
-        // What tells the futures holds the session, which holds the dispatcher.
+        // The task that answers the futures holds the session, which holds the dispatcher.
         while counts.run_one(false) || counts.run_one(true) {}
         drop(wanted);
     });

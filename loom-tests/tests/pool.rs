@@ -112,7 +112,7 @@ fn a_task_that_shuts_down_sees_what_others_did() {
 /// The first task waits for the second in a way that the pool cannot see.
 ///
 /// ```text
-///  producer: push 1 ─ push 2 (sees a searcher, wakes nobody)
+///  producer: push 1 ─ push 2 (sees a searcher, wakes none)
 ///  worker:            searching ─ takes 1, and was the last searcher: must call for another ─ runs 1 ...
 ///  other:                                                                     takes 2 ─ ends 1's wait
 /// ```
@@ -242,7 +242,7 @@ fn turn_behind_this_thread(
 
 /// ```text
 ///  worker:      looks, finds nothing ─ counts itself as sleeping ─ looks again, in the lane too
-///  this thread: push to the lane ─ notify: sees a searcher, wakes nobody
+///  this thread: push to the lane ─ notify: sees a searcher, wakes none
 /// ```
 #[test]
 fn a_turn_that_is_handed_over_wakes_a_worker() {

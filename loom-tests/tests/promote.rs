@@ -11,8 +11,9 @@
 //! The cell is the pipeline's own file, as in `redirect.rs`. Bodies are numbers: 10 is the first one of destination 1, and 11 is better. The
 //! slot says too whether calls are counted.
 //!
-//! Proven, in every order with at most four preemptions (three with three threads): a better body stays, whoever finds the first one late;
-//! a slow promotion leads nothing away from a newer destination; and what cannot be promoted is counted again, unless it was led elsewhere.
+//! Proven, in every order with at most four preemptions (three with three threads): a better body stays, even if a thread finds
+//! the first one late; a slow promotion leads nothing away from a newer destination; and a body that cannot be promoted is
+//! counted again, unless its slot was led elsewhere.
 //!
 //! **Fails if** one of these steps is changed:
 //!

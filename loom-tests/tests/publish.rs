@@ -8,11 +8,11 @@
 //!    emit: new records of x and y                     gate == before? answer : ask under the lock
 //! ```
 //!
-//! Proven, in every order with at most three preemptions and whatever the orderings allow (I13): a lookup of both names is told
-//! both old addresses, both new ones, or that they are missing, never one of each; whoever knows that the removal
-//! has returned is never told an old address; a thread that was told the new address is not told the old one afterwards. Records
-//! of names with several definitions are modelled as pointers that order nothing, so that all of this is the gate's doing. What
-//! happens in the slots of names with one definition, and the fences on both sides of them, is in `table.rs`.
+//! Proven, in every order with at most three preemptions, and with every reordering that the orderings allow (I13): a lookup of
+//! both names is told both old addresses, both new ones, or that they are missing, never one of each; a thread that knows that
+//! the removal has returned is never told an old address; a thread that was told the new address is not told the old one
+//! afterwards. Records of names with several definitions are modelled as pointers that order nothing, so the gate alone ensures
+//! all of this. The slots of names with one definition, and the fences on both sides of them, are in `table.rs`.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -59,7 +59,7 @@ fn change_beside(stage: &Arc<Stage>, names: &[SymbolName; 2]) -> thread::JoinHan
     })
 }
 
-/// What one lookup of both names is told; an error is that they are missing.
+/// The answer to one lookup of both names; an error if they are missing.
 fn both(stage: &Stage, names: &[SymbolName; 2]) -> Result<[u64; 2], ()> {
     match stage.session.lookup(&stage.order(), LookupSet::required(names.iter().cloned())) {
         Ok(found) => Ok([0, 1].map(|index| found[&names[index]].address.value())),

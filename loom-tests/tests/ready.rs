@@ -26,7 +26,7 @@ use uruk_core::{
 
 const PREEMPTIONS: usize = 3;
 
-/// Makes `name` a symbol that another thread emits; gives that thread, once somebody has asked.
+/// Makes `name` a symbol that another thread emits; gives that thread, once a lookup has asked.
 fn define_parked(
     stage: &Stage,
     name: &uruk_core::SymbolName,

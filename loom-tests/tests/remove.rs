@@ -153,7 +153,7 @@ fn what_is_removed_is_depended_on_by_nothing() {
     });
 }
 
-/// What has not happened yet.
+/// A flag of an event that has not happened yet.
 fn flag() -> Arc<AtomicUsize> {
     Arc::new(AtomicUsize::new(0))
 }

@@ -1,34 +1,34 @@
 //! Section groups: objects that share sections wait for one another, while members are removed, refused and fail.
 //!
 //! ```text
-//!  the first that comes                                    remover, or whoever defines
-//!    note who is declared                                    declare ─ define, or be refused: withdraw
+//!  the first that comes                                    remover, or a definer
+//!    note the declared objects                               declare ─ define, or be refused: withdraw
 //!    ask which of them are defined                           transact: rows go; lookups are told
 //!    lock: enter all that are still in no group              the unit is dropped: withdraw
 //!    look each of them up
 //!      its answer, before the group is linked: it leaves
 //! ```
 //!
-//! What runs is the file of the pipeline itself, whose objects are numbers here, and sessions as programs have them.
+//! The model runs the pipeline's own file and real sessions; objects are numbers here.
 //!
-//! Proven, in every order with at most three preemptions: whoever has come is linked or fails, and the lookup for it ends; objects
-//! that come at one moment are linked together; nobody is linked twice, and nobody whose removal was over before the last member
-//! came; nothing is left of a group that has ended.
+//! Proven, in every order with at most three preemptions: an object that has come is linked or fails, and the lookup for it
+//! ends; objects that come at one moment are linked together; none is linked twice, and none whose removal was over before the
+//! last member came; nothing is left of a group that has ended.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `section_groups::takes_no_answer_for_an_absence`: a question that finds nobody tells nothing | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_another_comes` |
+//! | `section_groups::takes_no_answer_for_an_absence`: a question that finds no object changes nothing | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_another_comes` |
 //! | `section_groups::withdraws_who_is_expected`: a declaration that is withdrawn takes the member out of its group, unseen | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_another_comes` |
-//! | `section_groups::founds_without_a_second_look`: who has come enters its group as it was before it asked the session | `pipeline/src/platform/section_groups.rs` | `members_that_come_at_one_moment_are_linked_together` |
+//! | `section_groups::founds_without_a_second_look`: an object enters its group as the group was before it asked the session | `pipeline/src/platform/section_groups.rs` | `members_that_come_at_one_moment_are_linked_together` |
 //! | `section_groups::links_what_was_removed`: a member that has come and is removed stays in its group | `pipeline/src/platform/section_groups.rs` | `a_member_is_removed_while_its_group_waits` |
-//! | `section_groups::waits_for_who_has_failed`: a question that ends with an error tells nothing | `pipeline/src/platform/section_groups.rs` | `a_member_fails_while_its_group_waits` |
+//! | `section_groups::waits_for_who_has_failed`: a question that ends with an error changes nothing | `pipeline/src/platform/section_groups.rs` | `a_member_fails_while_its_group_waits` |
 //!
-//! The first three need an order of two threads that a test can hardly stage: the step in between is one that calls nobody.
+//! The first three need an order of two threads that a test can hardly stage: the step in between makes no call.
 //!
-//! In no row: `a_member_is_refused_while_another_comes`. What was not defined when a group was founded is not expected, and if it
-//! were, the first row's step would tell of it: it takes two steps to make that fail.
+//! In no row: `a_member_is_refused_while_another_comes`. A group does not expect an object that was not defined when it was
+//! founded. If it did, the step of the first row would take the object out again. So only two weakenings at once make the test fail.
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/platform/section_groups.rs"]
@@ -51,7 +51,7 @@ const PREEMPTIONS: usize = 3;
 struct Scene {
     stage: Arc<Stage>,
     groups: Arc<SectionGroups<u32>>,
-    /// What was linked together, by place in link order.
+    /// The objects that were linked together, by place in link order.
     linked: Arc<Mutex<Vec<Vec<u32>>>>,
 }
 
@@ -150,7 +150,7 @@ impl Scene {
         self.groups.arrive((responsibility, order), move |parts| link(parts, &linked));
     }
 
-    /// What was linked, once nothing is on its way.
+    /// The linked groups, once nothing is on its way.
     fn linked(&self) -> Vec<Vec<u32>> {
         assert_eq!(self.groups.unlinked(), 0, "somebody is expected still");
         self.linked.lock().clone()
@@ -181,7 +181,7 @@ fn a_member_is_removed_while_another_comes() {
         scene.lookup(&a).expect("nobody removes it");
         remover.join().expect("no panic").expect("there is no resource");
         let linked = scene.linked();
-        // What is removed as it comes may have left its group, and is refused then.
+        // A member that is removed as it comes may have left its group, and is refused then.
         let of_a: Vec<_> = linked.iter().filter(|together| together.contains(&0)).collect();
         assert!(matches!(of_a[..], [together] if matches!(together[..], [0] | [0, 1])), "{linked:?}");
     });

@@ -31,7 +31,7 @@ use uruk_core::{InPlaceTaskDispatcher, LookupError, SerialQueue, Task, TaskDispa
 
 loom_tests::catches_its_weakenings!();
 
-/// What tasks of one queue tell of themselves.
+/// A queue, and the reports of its tasks.
 #[derive(Clone, Default)]
 struct Scene {
     queue: SerialQueue,
@@ -136,7 +136,7 @@ fn a_more_urgent_task_arrives_while_a_ticket_starts() {
         scene.dispatch(&dispatcher, TaskPriority::Demanded, false);
         worker.join().expect("no panic");
         tasks.shutdown();
-        // What is queued is run still; what had to be handed over when it was closed is dropped or run here.
+        // Queued tasks still run; a task whose handover met the closed dispatcher is dropped or run here.
         tasks.work();
         let (ran, dropped) = scene.ended();
         assert_eq!((ran + dropped, scene.queue.waiting()), (2, 0));
@@ -160,7 +160,7 @@ fn what_arrives_while_a_ticket_is_refused_is_given_back() {
         tasks.shutdown();
         tasks.work();
         others.into_iter().for_each(|other| other.join().expect("no panic"));
-        // What was accepted while the work was being done.
+        // The tasks that were accepted meanwhile.
         tasks.work();
         let (ran, dropped) = scene.ended();
         assert_eq!((ran + dropped, scene.queue.waiting()), (2, 0));

@@ -1,4 +1,4 @@
-//! Shadow: what is Ready in a later dylib is looked up while something appears in an earlier one.
+//! Shadow: a lookup finds Ready symbols of a later dylib while others appear in an earlier one.
 //!
 //! ```text
 //!  changer, under the session lock                   reader, without it
@@ -6,9 +6,9 @@
 //!      generator to it: gate closes, opens               along `first`, `second`, where both are Ready
 //! ```
 //!
-//! Proven, in every order with at most three preemptions (I13): a lookup of both names is told what `second` has for both, or
-//! what `first` has for both; who knows that the change has returned is told what `first` has; a link order that was
-//! replaced is followed by whoever reads it afterwards.
+//! Proven, in every order with at most three preemptions (I13): a lookup of both names is told both definitions of `second`, or
+//! both of `first`; a thread that knows that the change has returned is told those of `first`; a thread that reads a link order
+//! after its replacement follows the new one.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -54,7 +54,7 @@ impl Scene {
         Arc::new(scene)
     }
 
-    /// What one lookup of both names is told.
+    /// The answer to one lookup of both names.
     fn both(&self) -> [u64; 2] {
         let set = LookupSet::required(self.names.iter().cloned());
         let found = self.stage.session.lookup(&self.order, set).expect("they are never missing");

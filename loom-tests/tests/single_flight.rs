@@ -8,22 +8,22 @@
 //!    open the latches                               have it, lead, or go alone
 //! ```
 //!
-//! What runs is the file of the pipeline itself, with numbers for keys and entries. A store stands for the caches: who leads looks there
-//! first, as `CompileCache::get_or_make` does. Models have no clock, so a wait that is given up is one that does not begin.
+//! The model runs the pipeline's own file, with numbers for keys and entries. A store stands for the caches: the leader looks
+//! there first, as `CompileCache::get_or_make` does. Models have no clock, so a thread that gives up does not wait at all.
 //!
-//! Proven, in every order with at most three preemptions: an entry is made once, whoever wants it; if making it fails, the next one
-//! makes it; everybody has it in the end, whoever gives up meanwhile; no flight is left.
+//! Proven, in every order with at most three preemptions: an entry is made once, for any number of threads; if making it fails,
+//! the next thread makes it; every thread has it in the end, even if some give up; no flight is left.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `single_flight::looks_before_it_enters`: whether somebody makes it is asked under one lock, and the flight begun under another | `pipeline/src/cache/flights.rs` | `an_entry_is_made_once` |
-//! | `single_flight::wakes_one_only`: of those who have what the leader made, one is woken | `pipeline/src/cache/flights.rs` | `an_entry_is_made_once` |
-//! | `single_flight::leaves_without_a_successor`: a leader that fails ends the flight, and tells nobody | `pipeline/src/cache/flights.rs` | `the_next_one_leads_when_the_leader_fails` |
-//! | `single_flight::gives_up_unseen`: who gives up looks whether it was woken, and not what it was told | `pipeline/src/cache/flights.rs` | `who_gives_up_as_it_is_to_lead_leads` |
+//! | `single_flight::looks_before_it_enters`: a flight is looked for under one lock, and begun under another | `pipeline/src/cache/flights.rs` | `an_entry_is_made_once` |
+//! | `single_flight::wakes_one_only`: of the threads that get the leader's entry, one is woken | `pipeline/src/cache/flights.rs` | `an_entry_is_made_once` |
+//! | `single_flight::leaves_without_a_successor`: a leader that fails ends the flight, and wakes none | `pipeline/src/cache/flights.rs` | `the_next_one_leads_when_the_leader_fails` |
+//! | `single_flight::gives_up_unseen`: a thread that gives up looks whether it was woken, and not at its message | `pipeline/src/cache/flights.rs` | `who_gives_up_as_it_is_to_lead_leads` |
 //!
-//! The first and the last need an order of two threads that a test can hardly stage: the step in between is one that calls nobody.
+//! The first and the last need an order of two threads that a test can hardly stage: the step in between makes no call.
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/cache/flights.rs"]
@@ -58,7 +58,7 @@ impl Scene {
         })
     }
 
-    /// Wants the entry. Who fails to make it gets nothing.
+    /// Wants the entry. A thread that fails to make it gets nothing.
     fn obtain(&self, wait: fn(&Latch)) -> Option<u32> {
         let leader = match self.flights.enter(KEY, wait) {
             Entered::Landed(entry) => return Some(entry),
@@ -119,7 +119,7 @@ fn an_entry_is_made_once() {
 }
 
 /// ```text
-///  main: obtain                  another: obtain                  (whoever makes it first fails)
+///  main: obtain                  another: obtain                  (the first to make it fails)
 /// ```
 #[test]
 fn the_next_one_leads_when_the_leader_fails() {
@@ -134,7 +134,7 @@ fn the_next_one_leads_when_the_leader_fails() {
 }
 
 /// ```text
-///  main: obtain, or give up      another: obtain                  (whoever makes it first fails)
+///  main: obtain, or give up      another: obtain                  (the first to make it fails)
 /// ```
 #[test]
 fn who_gives_up_as_it_is_to_lead_leads() {
@@ -144,7 +144,7 @@ fn who_gives_up_as_it_is_to_lead_leads() {
         let mut obtained = [scene.obtain(gives_up), other.join().expect("no panic")];
         obtained.sort_unstable();
         assert_eq!(obtained, [None, Some(ENTRY)]);
-        // Who has given up may have made it for itself.
+        // A thread that has given up may have made it for itself.
         assert_eq!(scene.end(), 1);
     });
 }

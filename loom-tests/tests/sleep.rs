@@ -1,11 +1,11 @@
-//! Who sleeps and who is woken, alone: what is pushed, what closes and what a searcher leaves behind is seen by somebody.
+//! The parking protocol, alone: a thread sees each push, each closing and each item that a searcher leaves behind.
 //!
 //! ```text
 //!  producer            worker
 //!  push                searching: looks, finds nothing
 //!  fence               counts itself as sleeping (or vacant)
 //!  load the counts     fence
-//!   └ nobody to wake?  looks again, sleeps (or ends)
+//!   └ none to wake?    looks again, sleeps (or ends)
 //! ```
 //!
 //! Unordered flags stand for queues: locked queues would order what the fences must order. `pool.rs` has whole pools.
@@ -19,7 +19,7 @@
 //! | `sleep::notifies_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
 //! | `sleep::looks_without_fence` | `dispatch/src/sleep.rs` | `a_push_and_a_second_look_cannot_miss_each_other` |
 //! | `sleep::changes_the_word_without_order` | `dispatch/src/sleep.rs` | `the_last_searcher_sees_what_those_before_it_had_in_hand` |
-//! | `sleep::closes_by_a_look`: without a change of the word where nobody seems to sleep | `dispatch/src/sleep.rs` | `a_closing_and_a_second_look_cannot_miss_each_other` |
+//! | `sleep::closes_by_a_look`: without a change of the word if no thread seems to sleep | `dispatch/src/sleep.rs` | `a_closing_and_a_second_look_cannot_miss_each_other` |
 #![cfg(uruk_loom)]
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ fn a_push_and_a_second_look_cannot_miss_each_other() {
     });
 }
 
-/// What is pushed is the closed flag, and nobody asks for it but who is about to sleep.
+/// The pushed item is the closed flag, and only a thread that is about to sleep asks for it.
 ///
 /// ```text
 ///  closer: closed = 1; wake_all      worker: searching; closed? ─ sleep(look at closed) ─ closed must be 1, or a token comes
@@ -79,10 +79,10 @@ fn a_closing_and_a_second_look_cannot_miss_each_other() {
     });
 }
 
-/// One searcher has a batch on the way to its deque, which nobody could see, when it finds its item.
+/// One searcher has a batch on the way to its deque, which no other can see, when it finds its item.
 ///
 /// ```text
-///  one searcher:   deque = 1; found ─┬─ whoever of them is the last to leave looks, and sees the deque
+///  one searcher:   deque = 1; found ─┬─ the last of them to leave looks, and sees the deque
 ///  other searcher:            found ─┘
 /// ```
 #[test]

@@ -1,28 +1,29 @@
-//! Starts: threads initialise dylibs, each initialiser once, and nobody goes on before what he needs has run.
+//! Starts: threads initialise dylibs, each initialiser once, and none goes on before the initialisers that it needs have run.
 //!
 //! ```text
 //!  main                                              another
 //!    anything left? ─ no: go on                        the same, of the same home or of another
-//!    lock: somebody at it? ─ wait for its end
+//!    lock: a thread at it? ─ wait for its end
 //!          take what is Ready, begin
 //!    run it
 //!    lock: end; open the latch
-//!    lock: nothing left, nobody at it? ─ say so
+//!    lock: nothing left, none at it? ─ say so
 //! ```
 //!
-//! What runs is the file of the pipeline itself, whose homes and units are numbers here.
+//! The model runs the pipeline's own file; homes and units are numbers here.
 //!
-//! Proven, in every order with at most four preemptions: what a thread has asked for has run when its call returns, and when it is told
-//! that nothing is left; each runs once; two threads that start what the other one is inside of both come to an end.
+//! Proven, in every order with at most four preemptions: the initialisers that a thread has asked for have run when its call
+//! returns, and when it is told that nothing is left; each runs once; two threads that start the home that the other one is
+//! inside of both come to an end.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `starts::waits_for_nobody`: a home that another thread starts is looked at as if nobody did | `pipeline/src/platform/starts.rs` | `who_initialises_beside_another_waits_for_it` |
+//! | `starts::waits_for_nobody`: a home that another thread starts is looked at as if none did | `pipeline/src/platform/starts.rs` | `who_initialises_beside_another_waits_for_it` |
 //! | `starts::waits_in_a_cycle`: a thread waits for one that waits for it | `pipeline/src/platform/starts.rs` | `threads_that_start_each_others_homes_come_to_an_end` |
 //! | `starts::settles_beside_a_start`: nothing is left to take, and it is said that nothing is left to run | `pipeline/src/platform/starts.rs` | `who_sees_nothing_left_sees_what_it_did` |
-//! | `starts::looks_relaxed`: who sees that nothing is left need not see what it did | `pipeline/src/platform/starts.rs` | `who_sees_nothing_left_sees_what_it_did` |
+//! | `starts::looks_relaxed`: a thread that sees that nothing is left need not see the effects | `pipeline/src/platform/starts.rs` | `who_sees_nothing_left_sees_what_it_did` |
 //!
 //! All of them need an order of two threads.
 #![cfg(uruk_loom)]
@@ -80,7 +81,7 @@ impl Scene {
         let run = |units: Vec<Home>| {
             inside();
             for unit in units {
-                // Relaxed: the file orders it, or nobody does.
+                // Relaxed: the order is the business of the file under test.
                 self.ran[unit].fetch_add(1, Ordering::Relaxed);
             }
         };

@@ -7,10 +7,10 @@
 //!  sweep: lock ─ dead? ─ remove    intern("f"): lock ─ find ─ count it ─ unlock
 //! ```
 //!
-//! Proven, in every order of the locks: whoever holds the text "f" at one moment holds one name, with that text;
-//! a sweep takes only names without a handle, and one after the last handle takes them all. Counts change outside
-//! the locks, but what decides is read under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race"). A text
-//! is freed once, behind everything that was read of it (`core/src/symbol/text.rs`).
+//! Proven, in every order of the locks: all threads that hold the text "f" at one moment hold one name, with that text; a sweep
+//! takes only names without a handle, and one after the last handle takes them all. Counts change outside the locks, but the
+//! deciding reads are under them (`core/src/symbol/name.rs`, "Why sweeping the dead cannot race"). A text is freed once, after
+//! all reads of it (`core/src/symbol/text.rs`).
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -92,7 +92,7 @@ fn what_was_read_of_a_name_comes_before_it_is_freed() {
             let name = name.clone();
             move || assert_eq!(name.as_str(), "f")
         });
-        // Whoever comes last frees it: the pool, this thread or the reader.
+        // The last to drop it frees it: the pool, this thread or the reader.
         drop(pool);
         drop(name);
         reader.join().expect("the reader ends");

@@ -8,14 +8,14 @@
 //!      slots move with each change after that
 //! ```
 //!
-//! What runs is the table of programs, in arrays of four and eight slots, with names that want the same slot, behind the gate of
-//! programs; the session around it is left out. What the table takes for granted of who reclaims its arrays is at the head of
+//! The model runs the real table, in arrays of four and eight slots, with names that want the same slot, behind the real gate;
+//! the session around it is left out. The table's assumptions about the reclaimer of its arrays are at the head of
 //! `core/src/record/shared.rs`, and modelled there.
 //!
-//! Proven, in every order with at most three preemptions (two with three threads): who is answered is told
-//! definitions as they were together at some moment of the reading, never a mixture of two (I13), and none that it knows to be
-//! gone; what nobody changes is found whatever moves; no array is freed while a reader is in it, each is freed at last, and what was
-//! read of it comes before that.
+//! Proven, in every order with at most three preemptions (two with three threads): an answer has the definitions as they were
+//! together at some moment of the reading, never a mixture of two (I13), and none that the reader knows to be gone; a
+//! definition that does not change is found while others move; no array is freed while a reader is in it, each is freed at
+//! last, after all reads of it.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -32,8 +32,8 @@
 //! | `table::leaves_unordered`: an array may be freed ahead of what its readers read | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
 //! | `table::frees_beneath_readers`: the same, where the table shrinks | `core/src/record/shared.rs` | `a_name_is_redefined_while_the_table_shrinks` |
 //!
-//! In no row: `names_that_were_never_there_together_are_not_told_together`. What it looks at is the gate's doing, whose steps are in
-//! `publish.rs`; it fails without `publish::removal_keeps_the_record`.
+//! In no row: `names_that_were_never_there_together_are_not_told_together`. It tests the gate, whose steps are in `publish.rs`;
+//! it fails without `publish::removal_keeps_the_record`.
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model_within;

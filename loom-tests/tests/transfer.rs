@@ -7,7 +7,7 @@
 //!                                       b.remove(): all of it goes
 //! ```
 //!
-//! A transfer is one change of the state: whatever the unit adds comes before it and moves, or after it and finds `b`.
+//! A transfer is one change of the state: an addition of the unit comes before it and moves, or after it and goes to `b`.
 //!
 //! Proven, in every order with at most four preemptions: a transfer disturbs no unit and no lookup; what a unit has
 //! added before or after is removed with the destination, once; a transfer beside a removal happens whole or not at all.
@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | `transfer::leaves_claims_behind`: the claim of a row in flight goes on naming the old tracker | `core/src/protocol/state/definitions/tracker.rs` | `what_a_unit_at_work_adds_goes_with_its_tracker` |
 //! | `transfer::leaves_resources_behind`: rows move, resources do not | `core/src/protocol/state/definitions/tracker.rs` | `what_a_unit_at_work_adds_goes_with_its_tracker` |
-//! | `transfer::last_handle_gives_nothing`: the last handle goes, and what its tracker has belongs to nobody | `core/src/protocol/removal/remove.rs` | `a_dropped_handle_gives_to_the_default_tracker` |
+//! | `transfer::last_handle_gives_nothing`: the last handle goes, and its tracker's symbols get no other tracker | `core/src/protocol/removal/remove.rs` | `a_dropped_handle_gives_to_the_default_tracker` |
 //! | `transfer::leaves_resources_behind`: the same, so that half of it happens | `core/src/protocol/state/definitions/tracker.rs` | `a_transfer_beside_a_removal_happens_whole_or_not_at_all` |
 #![cfg(uruk_loom)]
 

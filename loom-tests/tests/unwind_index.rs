@@ -4,15 +4,15 @@
 //!  reader                                         writer, under its lock
 //!    own count += 1                                 leaf or top = another
 //!    fence(SeqCst)                                  fence(SeqCst)
-//!    top ─ leaf ─ entry                             a count that is zero: whoever had it up has left
+//!    top ─ leaf ─ entry                             a count that is zero: its readers have left
 //!    own count -= 1                                 all have been zero: free what was unlinked before
 //! ```
 //!
-//! What runs is the file of the pipeline itself, with two stripes, leaves of two entries, and batches of one piece. Freed memory stays
-//! where it is, and says who reads it too late.
+//! The model runs the pipeline's own file, with two stripes, leaves of two entries, and batches of one piece. Freed memory
+//! stays where it is, so a read that comes too late is noticed.
 //!
-//! Proven, in every order with at most four preemptions (two with three threads): what stays is found whatever comes and goes beside it;
-//! nothing is read before it was written or after it was freed; what was unlinked is freed in the end.
+//! Proven, in every order with at most four preemptions (two with three threads): an entry that stays is found while others
+//! come and go; nothing is read before it was written or after it was freed; unlinked memory is freed in the end.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -111,7 +111,7 @@ fn what_was_unlinked_is_freed_when_its_readers_have_left() {
         });
         assert_eq!(find(&index, 1), Some(1));
         writer.join().expect("no panic");
-        // Nobody is inside any more: two changes free all that was unlinked before them.
+        // No reader is inside any more: two changes free all memory that was unlinked before them.
         index.insert(entry(4)).expect("there is room");
         index.insert(entry(5)).expect("there is room");
         assert!(index.unfreed() <= 1, "{} pieces are kept", index.unfreed());

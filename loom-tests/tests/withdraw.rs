@@ -11,14 +11,15 @@
 //!
 //! The question and the giving back are one transaction: a lookup comes before it, and is wanted, or after it, and claims.
 //!
-//! Proven, in every order with at most three preemptions: the unit is started once, whoever gives up, as long as somebody
-//! still wants it; it is not started for a lookup that its worker can know to have been given up; it can be had again afterwards.
+//! Proven, in every order with at most three preemptions: the unit is started once, as long as a lookup still wants it, even if
+//! others give up; it is not started for a lookup that its worker can know to have been given up; it can be claimed again
+//! afterwards.
 //!
 //! **Fails if** one of these steps is left out:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `withdraw::starts_what_nobody_wants`: a unit begins without asking who wants it | `core/src/protocol/symbols/claim.rs` | `what_was_given_up_before_it_began_is_put_back` |
+//! | `withdraw::starts_what_nobody_wants`: a unit begins without asking whether a lookup wants it | `core/src/protocol/symbols/claim.rs` | `what_was_given_up_before_it_began_is_put_back` |
 //! | `withdraw::counts_no_losses`: a query that is given up does not make the unit ask | `core/src/protocol/state/demand.rs` | `what_was_given_up_before_it_began_is_put_back` |
 //! | `withdraw::decides_before_it_gives_back`: the lock is free between the question and the giving back | `core/src/session/queued_unit.rs` | `a_lookup_that_comes_while_another_is_given_up_is_answered` |
 //! | `withdraw::takes_others_along`: a query that leaves a row's list takes those that were lodged before off it too | `core/src/protocol/state/lookups/query.rs` | `a_unit_that_others_want_is_started` |

@@ -1,4 +1,5 @@
-//! Write behind: entries are pushed to a queue, and a thread writes them, while somebody flushes, and while the thread retires.
+//! Write behind: entries are pushed to a queue, and a thread writes them, while another thread flushes, and while the first
+//! retires.
 //!
 //! ```text
 //!  push                           flush, retire                         the thread
@@ -8,19 +9,19 @@
 //!                                   lock: retired ─ notify ─ flush        lock: nothing is being written ─ notify
 //! ```
 //!
-//! What runs is the file of the pipeline itself, with numbers for entries.
+//! The model runs the pipeline's own file, with numbers for entries.
 //!
-//! Proven, in every order with at most three preemptions: what was pushed before a flush is written when that returns; what is pushed
-//! beside a retirement is written once, by the thread, by who retires it or by who flushes; the thread ends.
+//! Proven, in every order with at most three preemptions: an entry pushed before a flush is written when that returns; an entry
+//! pushed beside a retirement is written once, by the thread, its retirer or a flusher; the thread ends.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
 //! | `write_behind::flushes_what_was_taken`: a flush looks whether the queue is empty, and not whether the thread writes | `pipeline/src/cache/write_behind.rs` | `what_was_pushed_is_written_when_a_flush_returns` |
-//! | `write_behind::flushes_beside_another`: who writes because there is no thread does not say so | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_after_a_retirement_is_written_by_who_flushes` |
-//! | `write_behind::ends_while_it_retires`: the thread ends only if it finds that somebody is waiting for it | `pipeline/src/cache/write_behind.rs` | `who_retires_beside_another_returns_too` |
-//! | `write_behind::leaves_what_is_queued`: who has ended the thread does not look at the queue | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
+//! | `write_behind::flushes_beside_another`: a caller that writes because there is no thread does not say so | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_after_a_retirement_is_written_by_who_flushes` |
+//! | `write_behind::ends_while_it_retires`: the thread ends only if it finds a caller waiting for it | `pipeline/src/cache/write_behind.rs` | `who_retires_beside_another_returns_too` |
+//! | `write_behind::leaves_what_is_queued`: the caller that has ended the thread does not look at the queue | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
 //! | `write_behind::retires_unheard`: the thread is not told that it has retired | `pipeline/src/cache/write_behind.rs` | `what_is_pushed_beside_a_retirement_is_written` |
 //!
 //! The first four need an order of two threads: one is between its lock and its write, or has not run yet.
@@ -61,7 +62,7 @@ fn sorted(written: &Written) -> Vec<u32> {
     written
 }
 
-/// Pushes 1 here and 2 on another thread. What was pushed here is written when `written_by` returns, both are in the end.
+/// Pushes 1 here and 2 on another thread. Entry 1 is written when `written_by` returns, both are in the end.
 fn push_beside_another(written_by: fn(&WriteBehind<Entry>)) {
     model_within(PREEMPTIONS, move || {
         let (queue, written) = queue();
