@@ -6,17 +6,17 @@
 //!  outside:   threads ask for some of all, now and then after waiting for room in the background
 //! ```
 //!
-//! Held in every schedule tried: everybody is answered, with the addresses that a plain sum over the graph gives; each unit is started
-//! once (I1); no limit holds back what somebody waits for (I8); the pool shuts down with every thread joined.
+//! Held in every schedule tried: every lookup is answered, with the addresses that a plain sum over the graph gives; each unit
+//! is started once (I1); no limit holds back a task that a lookup waits for (I8); the pool shuts down with every thread joined.
 //!
 //! **Fails if** one of these steps is left out (`every_weakening_is_caught` leaves them out):
 //!
 //! | weakening | in |
 //! |---|---|
-//! | `pool::vacates_without_a_look`: a worker that blocks calls nobody for what is queued | `dispatch/src/sleep.rs` |
-//! | `pool::sleeps_without_a_second_look`: a worker falls asleep over what came just now | `dispatch/src/sleep.rs` |
-//! | `pool::blocked_tasks_hold_starts_back`: what they hold in memory counts against what they wait for | `dispatch/src/limits.rs` |
-//! | `pool::lifts_without_a_look`: one that retires calls nobody for what its task held back | `dispatch/src/sleep.rs` |
+//! | `pool::vacates_without_a_look`: a worker that blocks calls no thread for the queued tasks | `dispatch/src/sleep.rs` |
+//! | `pool::sleeps_without_a_second_look`: a worker falls asleep over a task that has just come | `dispatch/src/sleep.rs` |
+//! | `pool::blocked_tasks_hold_starts_back`: they count against the tasks that they wait for | `dispatch/src/limits.rs` |
+//! | `pool::lifts_without_a_look`: a thread that retires calls no other for the tasks that its task held back | `dispatch/src/sleep.rs` |
 #![cfg(uruk_shuttle)]
 
 mod common;
@@ -158,7 +158,7 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
                 }
             }
         };
-        // What a lookup blocks for is demanded: limits are about tasks like these.
+        // A unit that a lookup blocks for is demanded: limits are about tasks like these.
         let chores: Vec<_> = (0..random.gen_range(0..=4))
             .map(|_| {
                 let (asks, done) = (ask(some_of(0..units), None), Arc::new(Latch::new()));
@@ -193,7 +193,7 @@ fn some_of(range: std::ops::Range<usize>) -> Vec<usize> {
 #[test]
 fn every_weakening_is_caught() {
     if std::env::var_os("URUK_WEAKEN").is_some() {
-        // Somebody looks at one weakening and runs the whole file for it.
+        // A developer runs the whole file to look at one weakening.
         return;
     }
     let head = include_str!("blocking.rs").lines().filter(|line| line.starts_with("//! | `pool::"));

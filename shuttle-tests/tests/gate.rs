@@ -14,9 +14,9 @@
 //! Held in every schedule tried (I13): all names of an answer are of one version, and that is one of `first..=last`. Each
 //! transaction changes the names step by step, so an answer of two versions would show any moment in between.
 //!
-//! What goes wrong here takes a reader that sleeps while a whole transaction runs, or the other way round, which schedules that
-//! switch at each step hardly ever have: these switch at a few random places. `URUK_SHUTTLE_SEED` sets their seed, which
-//! a failure prints.
+//! A failure here takes a reader that sleeps while a whole transaction runs, or the other way round. Schedules that switch at
+//! each step hardly ever do that: these switch at a few random places. `URUK_SHUTTLE_SEED` sets their seed, which a failure
+//! prints.
 //!
 //! `ready.rs` has the larger scenario, in which the lock is taken most of the time; here nearly every lookup is answered
 //! without it, by records that are about to change.
@@ -85,13 +85,13 @@ struct Stage {
     dylibs: [JitDylib; 2],
     order: SearchOrder,
     names: [SymbolName; NAMES],
-    /// What happens, version by version.
+    /// The changes, version by version.
     plan: Vec<Change>,
     started: AtomicUsize,
     completed: AtomicUsize,
 }
 
-/// What a transaction does to all names.
+/// The change that a transaction makes to all names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     /// They are new, in the dylib that others shadow.
@@ -185,7 +185,7 @@ impl Stage {
     }
 }
 
-/// What is removed was defined before.
+/// Random changes, in which a removal follows its definition.
 fn plan() -> Vec<Change> {
     let mut shadows = false;
     let change = |_| {

@@ -134,7 +134,7 @@ fn request(dylib: &JitDylib, name: &SymbolName) -> LookupRequest {
 
 struct Unit {
     name: SymbolName,
-    /// What it needs, and whether it looks that up on its own thread.
+    /// The symbols it needs, and whether it looks them up on its own thread.
     needs: Vec<(SymbolName, bool)>,
     closed: Arc<AtomicBool>,
     /// Set by a unit that starts when the session is closed: a panic of the unit would end with it.

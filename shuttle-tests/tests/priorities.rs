@@ -12,11 +12,11 @@
 //!
 //! On the work-stealing pool, and on a board of which each worker takes the most urgent task; from one worker up.
 //!
-//! Held in every schedule tried: all of it ends, and each unit starts once at most; an answer has the addresses that a plain sum over
-//! the graph gives, and an error comes of the removal alone (I2). A unit that nobody needs any more does not start. What is started first follows from what was asked before the
-//! start: a unit that nothing else has come to need never starts while a more urgent one is queued, but for those that other
-//! workers have just taken. (A batch on its way between two deques of the pool is seen by nobody for a moment: there it is
-//! held of a single worker alone.)
+//! Held in every schedule tried: all of it ends, and each unit starts once at most; an answer has the addresses that a plain
+//! sum over the graph gives, and only the removal causes errors (I2). A unit that no lookup needs any more does not start. The
+//! lookups before the start decide the order: a unit that nothing else has come to need never starts while a more urgent one is
+//! queued, except one that another worker has just taken. (No thread sees a batch on its way between two deques of the pool for
+//! a moment. So on the pool the order is checked for a single worker alone.)
 //!
 //! Schedules switch at each step at random, or at a few random places. `URUK_SHUTTLE_SEED` sets their seed, which a failure prints.
 #![cfg(uruk_shuttle)]
@@ -122,7 +122,7 @@ fn dispatcher(workers: usize) -> (Arc<dyn TaskDispatcher>, Option<usize>) {
 struct Stage {
     session: ExecutionSession,
     dylib: JitDylib,
-    /// What some units go with.
+    /// The tracker of some units.
     tracker: ResourceTracker,
     facts: Arc<Facts>,
 }
@@ -280,20 +280,20 @@ impl Stage {
         Ask { wanted, priority, is_kept, told, future }
     }
 
-    /// Notes how urgent everything is, now that nobody asks and nothing has started.
+    /// Notes how urgent everything is, after the last lookup and before the first start.
     fn note_order(&self, asks: &[Ask]) {
         let facts = &self.facts;
         let mut progress = facts.progress.lock();
         let progress = &mut *progress;
         progress.is_noted = true;
-        // One that was given up has raised what others still need. What nobody needs goes back.
+        // A lookup that was given up has raised units that others still need. A unit that none needs goes back.
         let (given_up, asking): (Vec<_>, Vec<_>) =
             asks.iter().partition(|ask| !ask.is_kept && ask.future.is_none());
         for Ask { wanted, priority, is_kept, future, .. } in asking.into_iter().chain(given_up) {
             let asks = *is_kept || future.is_some();
             // One that fails needs nothing any more.
             let lasts = *is_kept && !facts.may_be_removed(wanted);
-            // Whatever needs the one that is emitted needs what that depends on.
+            // A lookup that needs the emitted unit needs its dependence too.
             let hung = wanted.contains(&self.emitted()).then(|| self.hung());
             for unit in wanted.iter().copied().chain(hung) {
                 let urgency = Some(priority.unwrap_or(facts.own[unit]));

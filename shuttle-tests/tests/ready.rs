@@ -14,8 +14,8 @@
 //!
 //! `gate.rs` has what takes the lock rarely.
 //!
-//! The locked path is reached by asking, besides, for a weakly referenced name that nobody ever defines: such a lookup is
-//! never answered from the records.
+//! The locked path is reached by asking, besides, for a weakly referenced name that is never defined: such a lookup is never
+//! answered from the records.
 #![cfg(uruk_shuttle)]
 
 mod common;
@@ -75,7 +75,7 @@ fn it_notices_what_readers_are_not_told() {
     weakenings::demand_noticed("each_answer_is_one_that_the_locked_path_gave_within_the_call", &steps);
 }
 
-/// What one lookup may be told.
+/// A possible answer to a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     Address(u64),
@@ -86,7 +86,7 @@ enum Answer {
     Hit,
 }
 
-/// What a change does besides what the answers say.
+/// The effect of a change besides the answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// May hit a lookup that waits.
@@ -94,7 +94,7 @@ enum Kind {
     Other,
 }
 
-/// What the locked path says between one change and the next.
+/// The answers of the locked path between one change and the next.
 struct Version {
     kind: Kind,
     /// The link order of the first dylib, by number; none once a dylib has been taken out of it.
@@ -131,7 +131,7 @@ struct Stage {
     address: Arc<AtomicU64>,
 }
 
-/// What the changer whose turn it is knows.
+/// The state that the changers share, each in its turn.
 struct Changing {
     trackers: Vec<ResourceTracker>,
     generators: Vec<(usize, GeneratorId)>,
@@ -350,7 +350,7 @@ impl Reading {
             // A lookup of nothing asks about the order alone.
             _ if versions.iter().any(told_by) => true,
             Err(Answer::Hit) => removal,
-            // What a generator has just defined may be gone when all names are matched.
+            // A definition that a generator has just made may be gone when all names are matched.
             Err(Answer::NotFound) => removal && generates,
             // While a generator defines one name after the other, names are told of one by one.
             Ok(told) if generates => told.iter().zip(&self.names).all(|(address, &name)| {
@@ -364,7 +364,7 @@ impl Reading {
 }
 
 impl Version {
-    /// What a lookup of these names together is told: what is missing comes before what has failed.
+    /// The answer to a lookup of these names together: missing symbols come before failed ones.
     fn told(&self, order: usize, names: &[usize]) -> Result<Vec<u64>, Answer> {
         let answers = || names.iter().map(|&name| &self.answers[order][name]);
         if self.answers[order].contains(&Answer::DylibRemoved) {
@@ -384,7 +384,7 @@ impl Version {
     }
 }
 
-/// What becomes of a unit that is asked for.
+/// The fate of a unit that a lookup asks for.
 #[derive(Clone, Copy)]
 enum Fate {
     Emitted,
@@ -423,7 +423,7 @@ fn emit(responsibility: MaterializationResponsibility, address: u64) {
     }
 }
 
-/// Defines whatever it is asked for, each at an address of its own.
+/// Defines every symbol that it is asked for, each at an address of its own.
 struct Generates {
     address: Arc<AtomicU64>,
     names: Vec<SymbolName>,
@@ -439,7 +439,7 @@ impl DefinitionGenerator for Generates {
             // Relaxed: shuttle's atomics are sequentially consistent.
             let address = self.address.fetch_add(1, Ordering::Relaxed);
             let definition = ExecutorSymbolDef::new(ExecutorAddr::new(address), SymbolFlags::EXPORTED);
-            // Refused if somebody else has defined it, which serves as well.
+            // Refused if another thread has defined it, which serves as well.
             let _ =
                 request.dylib().define(absolute_symbols([(name.clone(), definition)].into_iter().collect()));
         }

@@ -12,10 +12,10 @@
 //! Cells and guards are the pipeline's own files, and the session is real: bodies are units that are looked up on the thread that wants
 //! them. A body's address is its number, and its code is freed when its tracker and everybody inside have let it go.
 //!
-//! Held in every schedule tried: a call fails for no removal and no redefinition; what it reaches is not freed; it is of a generation that
-//! was defined at the latest when the call began, and that somebody had begun to define before it ended; no caller sees an older or a worse
-//! body after a newer or a better one. In the end the slots lead to the better bodies of the last generations, all code is freed, and
-//! nothing waits.
+//! Held in every schedule tried: a call fails for no removal and no redefinition; the body that it reaches is not freed; its
+//! generation is at least the one defined when the call began, and its definition had begun before the call ended; no caller
+//! sees an older or a worse body after a newer or a better one. In the end the slots lead to the better bodies of the last
+//! generations, all code is freed, and nothing waits.
 //!
 //! **Fails if** one of these steps is left out (`it_notices_each_step_that_is_left_out` leaves them out):
 //!
@@ -153,7 +153,7 @@ struct Function {
     slot: Word,
     /// The generation that calls reach at least.
     reached: AtomicU64,
-    /// The last one that somebody has begun to define.
+    /// The last generation whose definition has begun.
     begun: AtomicU64,
     /// The number after the last generation that went up.
     promoted: AtomicU64,
@@ -233,7 +233,7 @@ impl Stage {
         }
     }
 
-    /// Removes a body, and the better one with it. What those run who are inside stays.
+    /// Removes a body, and the better one with it. Code that a thread inside runs stays.
     fn remove(&self, body: Body, tracker: &ResourceTracker) {
         self.trackers.lock().remove(&body.number());
         tracker.remove().expect("nothing of it objects");

@@ -10,9 +10,9 @@
 //!   breakers: by name, by tracker, by generator, by clearing, by redefining; units that fail or are dropped half done
 //! ```
 //!
-//! Held in every schedule tried: a lookup ends exactly once, or is withdrawn by the drop of its future (I2); what it was told was
-//! emitted, and so was all that it depends on (I4); an error has its cause in something that happened (a unit that failed, a
-//! removal); nobody waits for ever (I12: shuttle reports a deadlock); `check.rs` holds after each transaction.
+//! Held in every schedule tried: a lookup ends exactly once, or is withdrawn by the drop of its future (I2); the symbols in its
+//! answer were emitted, and so were all their dependences (I4); an error has its cause in an event (a unit that failed, a
+//! removal); no thread waits for ever (I12: shuttle reports a deadlock); `check.rs` holds after each transaction.
 #![cfg(uruk_shuttle)]
 
 mod common;
@@ -68,7 +68,7 @@ struct Stage {
     told: Arc<AtomicUsize>,
 }
 
-/// What happened, told before the session is told.
+/// The events, noted before the session learns of them.
 #[derive(Default)]
 struct Facts {
     /// For each address ever emitted, the addresses it depends on.
@@ -262,7 +262,7 @@ fn ask(stage: &Arc<Stage>) {
             }
             _ => {
                 drop(stage.session.lookup_future(request));
-                // Withdrawn, or ended with nobody to tell.
+                // Withdrawn, or ended with no receiver.
                 told.fetch_add(1, Ordering::Relaxed);
             }
         }

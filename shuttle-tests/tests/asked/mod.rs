@@ -9,12 +9,12 @@ use uruk_core::{
     MaterializationUnit, SearchOrder, SerialQueue, SymbolFlags, SymbolMap, SymbolName, TaskPriority,
 };
 
-/// What is known of the units, which are the numbers of their symbols.
+/// The facts about the units, which are the numbers of their symbols.
 pub(crate) struct Facts {
     pub(crate) names: Vec<SymbolName>,
     /// The last two need nothing that is told here.
     pub(crate) needs: Vec<Vec<usize>>,
-    /// What they say of themselves.
+    /// Their own priorities.
     pub(crate) own: Vec<TaskPriority>,
     /// Those that go with the tracker.
     pub(crate) doomed: BTreeSet<usize>,
@@ -38,7 +38,7 @@ pub(crate) struct Progress {
     pub(crate) at_least: Vec<Option<TaskPriority>>,
     pub(crate) at_most: Vec<Option<TaskPriority>>,
     pub(crate) is_removed: bool,
-    /// What nobody asks for any more may be cut short.
+    /// A unit that no lookup asks for any more may be cut short.
     pub(crate) is_closing: bool,
 }
 
@@ -91,7 +91,7 @@ impl Facts {
         !reached.is_disjoint(&self.doomed)
     }
 
-    /// An answer is what it is whatever came first, and only a removal is a reason for an error.
+    /// An answer does not depend on the order of events, and only a removal is a reason for an error.
     pub(crate) fn check(&self, wanted: &[usize], found: &Result<LookupResult, LookupError>) {
         match found {
             Ok(found) => wanted.iter().for_each(|&unit| {
@@ -120,7 +120,7 @@ impl Facts {
     }
 }
 
-/// What a unit does with its responsibility.
+/// The way of a unit with its responsibility.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Blocks,

@@ -1,4 +1,4 @@
-//! What random scenarios share: how long they run.
+//! The common part of random scenarios: how long they run.
 
 use std::time::Duration;
 

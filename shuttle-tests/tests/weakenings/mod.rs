@@ -8,7 +8,7 @@ use std::process::Command;
 /// Runs `test` of the calling file once without each of `steps`, and demands that it panics.
 pub(crate) fn demand_noticed(test: &str, steps: &[&str]) {
     if std::env::var_os("URUK_WEAKEN").is_some() {
-        // Somebody looks at one weakening and runs the whole file for it.
+        // A developer runs the whole file to look at one weakening.
         return;
     }
     let binary = std::env::current_exe().expect("the running test");
