@@ -43,8 +43,8 @@ fn contexts(scale: Scale) -> Vec<Measured> {
         left.push(left_in_turn());
     }
     left.sort_unstable();
-    // The time of both groups is told for each module of one of them, as the others are. What is left in turn is compiled by one worker
-    // alone, however many there are, and says the same where other programs have the processors.
+    // The time of both groups is reported per module of one group, as in the other rows. The `left_in_turn` modules wait for one worker
+    // alone, however many there are; their number is the same if other programs keep the processors busy.
     vec![
         Measured::of(MODULES, &one).with("group", "one context"),
         Measured::of(MODULES, &own).with("group", "own contexts"),

@@ -1,13 +1,14 @@
-//! How long a symbol that is wanted takes while the pool has much to do that nobody waits for.
+//! How long a demanded symbol takes while the pool has much background work.
 //!
-//! What is left is the way to a worker: the end of a task that runs already, of which each spends [`TASK`]. It must not grow with
-//! the number of tasks that are queued. `first_result` looks up symbols that nobody has asked for; `raised_result` those
+//! The result is the time until a worker is free: the rest of a running task, of which each takes [`TASK`]. It must not grow
+//! with the number of queued tasks. `first_result` looks up symbols that were not queued before. `raised_result` looks up those
 //! whose units are the last of the queue, so that the lookup has to make them urgent.
 //!
-//! Where other programs keep the processors busy, `raised_result` tells more of them than of us: the thread that looks up is answered
-//! within two tasks, and then waits for a processor, milliseconds if it was put onto that of the worker. So the case also tells
-//! when the wanted unit began (`begun_after_ns`, `begun_after_ns_of_1000`): that is what the scheduler has done, and the rest is the
-//! system's. A worker that turns from what is demanded to the background yields; without that it took 3 ms behind 300 tasks.
+//! If other programs keep the processors busy, `raised_result` measures them more than us. The thread that looks up is answered
+//! within two tasks, and then waits for a processor, milliseconds if it was put onto that of the worker. So the case also
+//! reports when the wanted unit began (`begun_after_ns`, `begun_after_ns_of_1000`): up to there the time is the scheduler's,
+//! and the rest is the system's. A worker that turns from demanded tasks to the background yields; without that it took 3 ms
+//! behind 300 tasks.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -26,7 +27,7 @@ use crate::Case;
 use crate::measure::{Measured, Scale, Taken, processor_time};
 use crate::measuring::median;
 
-/// How long a task that nobody waits for takes.
+/// The duration of a background task.
 const TASK: Duration = Duration::from_micros(20);
 
 /// Symbols looked up one after another in a repetition, so few that hardly any of the queue is worked off meanwhile.
@@ -87,7 +88,7 @@ fn first(threads: usize, queued: usize) -> Taken {
 /// Adds to `begun` after how many nanoseconds each of the wanted units began.
 fn raised(threads: usize, queued: usize, begun: &mut Vec<f64>) -> Taken {
     let cpu = processor_time();
-    // One lookup an engine: whoever waits for the last of a queue that is worked off in order finds the others Ready.
+    // One lookup for each engine: after a wait for the last unit of a queue that runs in order, all others would be Ready.
     let each = (0..RAISED).map(|_| raise_last(threads, queued, begun)).collect();
     Taken::median(each, processor_time() - cpu)
 }
@@ -118,7 +119,7 @@ struct Engine {
     session: ExecutionSession,
     main: JitDylib,
     order: SearchOrder,
-    /// What is in the background need not go on.
+    /// Background tasks need not go on.
     over: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! What a session costs that has nothing to do.
+//! The cost of a session that has nothing to do.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn idle(scale: Scale) -> Measured {
     Measured::of(1, &taken).extra("workers_cpu_ns", workers as f64)
 }
 
-/// What the workers of this process have run so far.
+/// The processor time of this process's workers so far.
 fn workers_nanos() -> u64 {
     let threads = std::fs::read_dir("/proc/self/task").expect("Linux");
     let nanos_of = |path: std::path::PathBuf| -> Option<u64> {

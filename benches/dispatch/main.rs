@@ -41,7 +41,7 @@ An operation that has another beside it is measured in turn with it; ratio = the
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) threads: usize,
-    /// What one operation is.
+    /// The meaning of one operation.
     pub(crate) operation: &'static str,
     pub(crate) run: Box<dyn Fn(Scale) -> Vec<Measured>>,
 }
@@ -78,7 +78,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, String>
             "--scale" => scale = value()?.parse()?,
             "--list" => list = true,
             "--help" | "-h" => return Ok(Command::Help),
-            // What cargo says to every bench.
+            // Cargo passes this to every bench.
             "--bench" => {}
             _ => return Err(format!("{argument}: no such option")),
         }

@@ -13,7 +13,7 @@ impl Scale {
     }
 }
 
-/// What one repetition took, of all its operations together.
+/// The time of one repetition, of all its operations together.
 #[derive(Clone, Copy)]
 pub(crate) struct Taken {
     pub(crate) wall: Duration,
@@ -73,13 +73,13 @@ impl Measured {
         Self::of(operations, &pairs.0).with_beside(name, &pairs.1)
     }
 
-    /// What was measured elsewhere.
+    /// A measurement made elsewhere.
     pub(crate) fn of(operations: usize, taken: &[Taken]) -> Self {
         let (wall, cpu) = each(operations, taken);
         Self { parameter: None, operations, wall, cpu, beside: None, extras: Vec::new() }
     }
 
-    /// What was measured elsewhere, in turn with ours and with as many operations.
+    /// Adds a measurement made elsewhere, in turn with ours and with as many operations.
     pub(crate) fn with_beside(mut self, name: &'static str, taken: &[Taken]) -> Self {
         let (wall, cpu) = each(self.operations, taken);
         self.beside = Some(Beside { name, wall, cpu });

@@ -99,7 +99,7 @@ fn in_turn(scale: Scale, threads: usize, operations: usize, ours: Run<Ours>, the
     )
 }
 
-/// What the two pools have in common.
+/// The common interface of the two pools.
 trait Pool: Clone + Send + 'static {
     fn spawn(&self, task: impl FnOnce() + Send + 'static);
 }

@@ -1,4 +1,4 @@
-//! What measuring has in common, whatever is measured: how much, processor time, the middle of several figures.
+//! The common part of all measurements: their scale, processor time, the median of several figures.
 
 use std::str::FromStr;
 use std::sync::OnceLock;

@@ -1,4 +1,4 @@
-//! What tracking dependences costs, shape by shape and order by order, and what a failure costs.
+//! The cost of tracking dependences, by shape and by order, and the cost of a failure.
 
 use std::time::Instant;
 

@@ -49,11 +49,11 @@ impl HandOver {
     }
 }
 
-/// What was compiled before.
+/// The state of the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Cold,
-    /// All of it: an untimed run has filled a cache in memory.
+    /// An untimed run has filled a cache in memory.
     Warm,
 }
 
@@ -160,8 +160,8 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
     .report(&samples);
 }
 
-/// What a row is called. The peer's cache takes modules that are parsed already, and has one row: beside it stands how ours is used, with
-/// files that nobody has read.
+/// The name of a row. The peer's cache takes modules that are parsed already, and has one row. Ours has another row as well,
+/// for its usual input: files that are not parsed yet.
 fn case(hand_over: HandOver, state: State) -> &'static str {
     match (state, hand_over) {
         (State::Cold, _) => "e2e_ir",
@@ -177,7 +177,7 @@ fn run_all(jit: &Jit, modules: &[Module]) {
     jit.session().lookup(&order([jit.main_dylib()]), set(&names)).expect("every symbol compiles");
 }
 
-/// Calls a function of every seventh module; what they answer is the same whoever compiled them, and however.
+/// Calls a function of every seventh module; the results are the same for every engine and case.
 fn run(jit: &Jit, modules: &[Module]) -> u32 {
     let mut checksum = 0_u64;
     for (index, module) in modules.iter().enumerate().step_by(7) {

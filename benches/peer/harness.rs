@@ -133,7 +133,7 @@ pub(crate) fn on_threads<S: Send>(states: &mut [S], run: impl Fn(usize, &mut S) 
     Sample { wall, cpu, ..Sample::default() }
 }
 
-/// What a line says besides its figures.
+/// The parts of a line besides its figures.
 pub(crate) struct Row<'a> {
     pub(crate) case: &'a str,
     /// Parameters, each with its value in JSON.

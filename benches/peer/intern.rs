@@ -14,7 +14,7 @@ pub(crate) fn points(scale: Scale) -> Vec<Point> {
     hit.into_iter().chain(unique).collect()
 }
 
-/// Interns and drops names that somebody else keeps.
+/// Interns and drops names that the pool has already.
 fn hit(scale: Scale, threads: usize) {
     const NAMES: usize = 4096;
     let times = scale.pick(500_000, 2_000_000);
@@ -34,7 +34,7 @@ fn hit(scale: Scale, threads: usize) {
     row("intern_hit", NAMES, threads, times * threads).report(&samples);
 }
 
-/// Interns names that nobody has interned before, and keeps them.
+/// Interns names that are new to the pool, and keeps them.
 fn unique(scale: Scale, threads: usize) {
     let n = scale.pick(200_000, 1_000_000);
     let texts: Vec<String> = (0..n).map(symbol_name).collect();

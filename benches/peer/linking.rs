@@ -15,7 +15,7 @@ use crate::harness::{Row, Sample, Scale, millis, repeat};
 use crate::point::{Inputs, Point};
 use crate::support::{order, set};
 
-/// What is linked.
+/// The input of the linker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Input {
     /// So many objects of one function.

@@ -59,7 +59,7 @@ use point::{Inputs, Point};
 
 const USAGE: &str = "usage: cargo bench --bench peer -- [--case REGEX] [--scale small|full] [--data DIR] [--modules DIR] [--no-fork] [--list]";
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     case: Regex,
     inputs: Inputs,
@@ -113,7 +113,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
                 options.start =
                     Some(Level::named(&level).ok_or_else(|| format!("--start {level}: O0 or O2"))?);
             }
-            // What cargo says to every bench.
+            // Cargo passes this to every bench.
             "--bench" => {}
             _ => return Err(format!("{argument}: no such option")),
         }

@@ -10,7 +10,7 @@ use crate::harness::{Row, Sample, Scale, on_threads, repeat};
 use crate::point::Point;
 use crate::support::Engine;
 
-/// Who runs the units.
+/// The dispatcher that runs the units.
 #[derive(Clone, Copy)]
 enum Dispatcher {
     InPlace,

@@ -17,7 +17,7 @@ struct Waiting {
     groups: Vec<DependenceGroup>,
 }
 
-/// What a unit leaves behind: its responsibility, and the token by which others depend on its symbol.
+/// The part that a unit leaves behind: its responsibility, and the token by which others depend on its symbol.
 type Left = (Detached<MaterializationResponsibility>, Dependency);
 
 /// One unit of one symbol for each node of a graph, none of them started.
@@ -79,7 +79,7 @@ impl Parked {
         resolved.notify_emitted(groups).unwrap_or_else(|refused| panic!("refused: {refused}"));
     }
 
-    /// What [`Self::emit`] takes along of each unit, without the engine: as much memory in the same places. The
+    /// The data that [`Self::emit`] handles for each unit, without the engine: as much memory in the same places. The
     /// responsibilities themselves are dropped.
     pub(crate) fn into_luggage(self) -> Vec<Option<Luggage>> {
         let pack = |waiting: Option<Waiting>| {
@@ -103,14 +103,14 @@ impl Parked {
     }
 }
 
-/// What is read and dropped when a unit is emitted, whatever the engine does.
+/// The data that any engine reads and drops when a unit is emitted.
 pub(crate) struct Luggage {
     duty: Box<Duty>,
     address: SymbolMap,
     groups: Vec<DependenceGroup>,
 }
 
-/// What a responsibility points to.
+/// A stand-in for the data behind a responsibility.
 struct Duty {
     covered: SymbolFlagsMap,
     /// The rest of it.

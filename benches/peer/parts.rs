@@ -1,4 +1,4 @@
-//! What lies around the compilation of modules, each part alone, on one thread, over all modules.
+//! The steps around the compilation of modules, each alone, on one thread, over all modules.
 
 use uruk::Jit;
 use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, ThreadSafeModule};

@@ -12,11 +12,11 @@ use crate::harness::Scale;
 /// How long a point may take before its process is killed.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What points measure, and on how much of it.
+/// The inputs that points measure, and their scale.
 #[derive(Clone)]
 pub(crate) struct Inputs {
     pub(crate) scale: Scale,
-    /// What the peer's generator made, if it has been asked.
+    /// The output of the peer's generator, if it was run.
     pub(crate) data: Option<PathBuf>,
     /// Modules, if not those in `data`.
     pub(crate) modules: Option<PathBuf>,
@@ -58,7 +58,7 @@ impl Point {
         !self.group.is_empty() && !self.group.starts_with(':')
     }
 
-    /// What `--case` is searched in.
+    /// The text that `--case` is matched against.
     pub(crate) fn id(&self) -> String {
         format!("{}/{}/{}", self.case, self.group, self.n)
     }
@@ -69,7 +69,7 @@ impl Point {
     }
 }
 
-/// What became of a point.
+/// The outcome of a point.
 pub(crate) struct Outcome {
     pub(crate) printed: String,
     pub(crate) error: Option<String>,

@@ -63,8 +63,8 @@ fn one_by_one(scale: Scale, threads: usize, depth: usize) {
     row.report(&samples);
 }
 
-/// Looks up symbols of the main dylib as most programs do, by their texts. What a lookup takes beside it with the name and the order
-/// that were kept is told as `kept_ns_per_op`.
+/// Looks up symbols of the main dylib as most programs do, by their texts. `kept_ns_per_op` is the time of the same lookup with
+/// a kept name and a kept order.
 fn by_text(scale: Scale, threads: usize) {
     let times = scale.pick(40_000, 200_000);
     let jit = Jit::builder().threads(0).build().expect("an engine for this machine");

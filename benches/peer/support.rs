@@ -1,4 +1,4 @@
-//! What the cases share: a session with a dylib, symbol names, addresses, and a unit that does nothing.
+//! The common part of the cases: a session with a dylib, symbol names, addresses, and a unit that does nothing.
 
 use uruk_core::sync::Arc;
 use uruk_core::{

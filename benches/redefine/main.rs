@@ -28,7 +28,7 @@ const REDEFINITIONS: usize = 20_000;
 const CYCLED: u64 = 1_000;
 
 fn main() {
-    // What `cargo test --benches` runs is built, and measures nothing.
+    // Under `cargo test --benches` it is only built, and measures nothing.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
