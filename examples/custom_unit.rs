@@ -26,7 +26,7 @@ fn compile(memory: &InProcessMemoryManager, value: i32) -> Result<FinalizedAlloc
 fn main() -> Result<(), Box<dyn Error>> {
     let jit = Jit::builder().threads(1).build()?;
     let memory = Arc::new(InProcessMemoryManager::new()?);
-    // The unit: what it promises, and what makes it when somebody wants it. An error fails the symbols with the reason.
+    // The unit: its symbols, and a function that makes them at the first lookup. An error fails the symbols with the reason.
     let unit =
         FnUnit::new([jit.intern("seven")], move |request| -> Result<_, Box<dyn Error + Send + Sync>> {
             let code = compile(&memory, 7)?;

@@ -1,4 +1,4 @@
-//! Definitions on demand: nobody lists the functions `times_N`, and each is made when somebody looks it up.
+//! Definitions on demand: the functions `times_N` are listed nowhere, and each is made at its first lookup.
 //!
 //! `cargo run --example generator --no-default-features`
 
@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let times = unsafe { jit.get::<extern "C" fn(i64) -> i64>("times_7")? };
     assert_eq!(times(6), 42);
     println!("times_7(6) = {}", times(6));
-    // What the generator does not know is not found.
+    // A name unknown to the generator is not found.
     let error = jit.lookup("times_seven").expect_err("no number");
     println!("{error}");
     Ok(())

@@ -15,7 +15,7 @@ use inkwell::context::Context;
 use inkwell::module::Module;
 use inkwell::values::{FloatValue, FunctionValue};
 
-/// What a parser would make of `fn f(x) { ... }`.
+/// The expression that a parser would make of `fn f(x) { ... }`.
 enum Expr {
     Number(f64),
     Argument,

@@ -9,7 +9,7 @@ use std::error::Error;
 use uruk::core::ExecutorAddr;
 use uruk::prelude::*;
 
-/// Functions of a program, a file each: what `rare` calls is never compiled unless somebody asks for it.
+/// Functions of a program, a file each: `rare` is compiled only if it is called.
 const FILES: [(&str, &str); 3] = [
     (
         "main.ll",
@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("before the first call: {} piece of code, the stubs", pieces());
     assert_eq!(main(41), 42);
     println!("main(41) = 42: {} pieces, with `main` and `common`", pieces());
-    // What it needs is missing: the host was told, and said where to go on.
+    // A symbol that it needs is missing: the host is told, and chooses where the call goes on.
     assert_eq!(main(2000), -1);
     Ok(())
 }

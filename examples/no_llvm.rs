@@ -1,4 +1,4 @@
-//! A small language without LLVM: each function is a unit that Cranelift compiles to an object when somebody calls for it.
+//! A small language without LLVM: each function is a unit that Cranelift compiles to an object at its first lookup.
 //!
 //! `cargo run --example no_llvm --no-default-features`
 

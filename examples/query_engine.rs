@@ -42,7 +42,7 @@ type Query = unsafe extern "C" fn(*const i64, usize) -> i64;
 /// Compiles, runs and unloads.
 async fn run(jit: Arc<Jit>, number: i64, above: i64, column: Arc<Column>) -> Result<i64, JitError> {
     let name = format!("query{number}");
-    // What is added with the tracker goes when the tracker does: at the end of this function, or earlier if it is dropped half way.
+    // The tracker's drop removes the code added with it: at the end of this function, or earlier if the future is dropped.
     let tracker = jit.create_tracker();
     let scope = jit.in_tracker(&tracker);
     scope.add_ir_text(&name, &ir_of_query(&name, above))?;

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let found = session.lookup_symbol(&program.link_order(), &limit)?;
     assert_eq!(found.address.value(), 0x1000);
 
-    // What a tracker holds goes as one; the name is free again.
+    // All symbols of a tracker are removed at once; the name is free again.
     first.remove()?;
     assert!(matches!(
         session.lookup_symbol(&program.link_order(), &limit),

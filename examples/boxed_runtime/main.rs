@@ -27,7 +27,7 @@ const STEP: u64 = THREADS * CALLS / 15;
 /// So many interpreted calls of one thread make an instance worth compiling.
 const HOT: u32 = 100;
 
-/// What one thread has seen.
+/// The observations of one thread.
 #[derive(Default)]
 struct Seen {
     interpreted: u64,
@@ -70,7 +70,7 @@ fn call(runtime: &Runtime, calls: &AtomicU64, knows_types: bool) -> Outcome<Seen
             runtime.step(total / STEP, site)?;
         }
         if number % 1000 == 0 {
-            guard.checkpoint(); // What was removed before may go, as far as this thread is concerned.
+            guard.checkpoint(); // Code removed before may go: this thread no longer runs it.
         }
     }
     Ok(seen)

@@ -1,4 +1,5 @@
-//! What the methods do: `weigh(x, weight)` is `(scale(x) + square(x)) * weight`, and `scale(x)` is `factor * x + 1`, whose factor changes.
+//! The methods: `weigh(x, weight)` is `(scale(x) + square(x)) * weight`, and `scale(x)` is `factor * x + 1`, whose factor
+//! changes.
 
 use std::cell::Cell;
 

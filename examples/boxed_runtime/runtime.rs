@@ -41,7 +41,7 @@ pub(crate) struct Runtime {
     /// The `invoke` of all pairs of `weigh`.
     invoke: ExecutorAddr,
     definitions: Mutex<Vec<Definition>>,
-    /// What was compiled. It goes when it is taken out.
+    /// The compiled code. Taking an entry out frees its code.
     code: Mutex<Vec<Compiled>>,
     /// How many instances redefinitions have ended. Its lock makes steps one after another.
     ended: Mutex<usize>,
@@ -161,7 +161,8 @@ impl Runtime {
         }
     }
 
-    /// Redefines `scale`. What contained it is compiled again when it is called. Gives how many instances that ended.
+    /// Redefines `scale`. Instances that contain its code are compiled again at their next call. Gives how many of them that
+    /// ended.
     fn redefine(&self, factor: i64) -> Outcome<usize> {
         self.define(self.table.world().next(), factor)?;
         let redefinition = self.table.redefine([Method::Scale]);

@@ -17,7 +17,7 @@ use session::{Outcome, Session};
 use uruk::pipeline::ir::OptimizationLevel;
 use uruk_kaleidoscope::Source;
 
-/// What users of this program call: the temperature outside.
+/// The temperature outside, a function that users of this program call.
 extern "C" fn outside(hour: f64) -> f64 {
     20.0 - (hour - 14.0).abs()
 }
@@ -36,7 +36,7 @@ fn run(session: &mut Session, text: &str) -> Result<Option<f64>, Box<dyn Error>>
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut session = Session::new(OptimizationLevel::O2, &[("outside", outside)])?;
-    // `limit` is not there yet, and nobody minds before `heats` is called.
+    // `limit` is not there yet, which does not matter before `heats` is called.
     run(&mut session, "def heats(hour) outside(hour) < limit(hour)")?;
     run(&mut session, "def limit(hour) 15")?;
     let hours = "def binary: 1 (a b) b
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&mut session, hours)?;
     let before = run(&mut session, "hours()")?;
 
-    // The rule changes while the program runs. What calls it stays as it is.
+    // The rule changes while the program runs. Its callers stay as they are.
     run(&mut session, "def limit(hour) if hour < 7 then 10 else 18")?;
     let after = run(&mut session, "hours()")?;
     println!("hours of heating a day: {before:?}, and with the new rule {after:?}");

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: an input is a file as it is, or choices from which a file is crafted.
+//! The common part of the fuzz targets: an input is a file as it is, or choices from which a file is crafted.
 //!
 //! The generator and the way through the linker are those of `pipeline/tests/link_crafted.rs`, which tries a little of
 //! both in every run of the tests.
