@@ -244,7 +244,7 @@ impl<P: Payload> SessionState<P> {
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
         let alias = match refused {
             None => self.lookups.add_alias(search, rows, &self.definitions)?,
-            Some(error) => return Err(error),
+            Some(error) => return Err(self.advised(error, search)),
         };
         self.definitions.expect_records(matches.unready);
         self.claimed.reserve(&mut effects.claimed, matches.unready);
@@ -297,8 +297,7 @@ impl<P: Payload> SessionState<P> {
             }
         }
         if !missing.is_empty() {
-            let near = self.near(&missing, search);
-            return Some(self.not_found(missing, near, search));
+            return Some(self.not_found(missing, search));
         }
         let failed = |row: &&RowId| {
             matches!(self.definitions[**row].state, RowState::Failed { .. })
@@ -321,6 +320,16 @@ impl<P: Payload> SessionState<P> {
         self.definitions.is_removing() && !self.aliased.is_empty()
     }
 
+    /// The same error with what may have been meant.
+    fn advised(&mut self, mut error: LookupError, search: &Search) -> LookupError {
+        if let LookupError::NotFound { symbols, near, .. } = &mut error
+            && self.lookups.advises_once_more()
+        {
+            *near = self.near(symbols, search);
+        }
+        error
+    }
+
     /// What may have been meant by those of `missing` that are told first. A bounded look at the definitions, as it happens under the lock.
     fn near(&self, missing: &[SymbolName], search: &Search) -> Box<[(SymbolName, SymbolName)]> {
         let is_seen = |row: &Row| {
@@ -340,18 +349,13 @@ impl<P: Payload> SessionState<P> {
         found.filter_map(|(name, nearest)| Some((name.clone(), nearest?.1.clone()))).collect()
     }
 
-    fn not_found(
-        &self,
-        symbols: Vec<SymbolName>,
-        near: Box<[(SymbolName, SymbolName)]>,
-        search: &Search,
-    ) -> LookupError {
+    fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {
         let searched = search.order.iter().map(|(id, _)| {
             let dylib = &self.definitions[*id];
             let generators = dylib.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
             SearchedDylib { dylib: dylib.name.clone(), generators }
         });
-        LookupError::NotFound { symbols, searched: searched.collect(), near, named: false }
+        LookupError::NotFound { symbols, searched: searched.collect(), near: Box::default(), named: false }
     }
 
     /// Whether a row is far enough for a query, before the query is lodged on it.
@@ -384,7 +388,7 @@ impl<P: Payload> SessionState<P> {
         }
         match missing.is_empty() {
             true => Ok(Answer::of_flags(found)),
-            false => Err(self.not_found(missing, Box::default(), search)),
+            false => Err(self.not_found(missing, search)),
         }
     }
 }

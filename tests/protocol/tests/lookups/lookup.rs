@@ -40,6 +40,22 @@ fn missing_symbols_are_named_with_the_dylibs_searched() {
 }
 
 #[test]
+fn a_lookup_in_vain_names_what_it_can_see_and_may_have_meant() {
+    let (session, main) = session();
+    let hidden = [(session.intern("hiddne"), SymbolFlags::empty()), (session.intern("helper"), EXPORTED)];
+    main.define(TestUnit::new("unit", hidden.into_iter().collect(), finish).boxed()).unwrap();
+    let exported: SearchOrder = [(main.clone(), EXPORTED_ONLY)].into();
+    let told = |names| session.lookup(&exported, set(&session, names)).unwrap_err().in_full();
+    assert_eq!(told(&["hepler"]), "not found: `hepler` (searched `main`); did you mean `helper`?");
+    assert_eq!(told(&["hidden"]), "not found: `hidden` (searched `main`)");
+    let both = told(&["hepler", "other"]);
+    assert!(both.ends_with("(searched `main`); did you mean `helper` for `hepler`?"), "{both}");
+    // A program that asks again and again does not read it, and would pay for it.
+    (0..1000).for_each(|_| _ = told(&["hepler"]));
+    assert_eq!(told(&["hepler"]), "not found: `hepler` (searched `main`)");
+}
+
+#[test]
 fn an_empty_lookup_succeeds() {
     let (session, main) = session();
     assert!(session.lookup(&order(&main), LookupSet::new()).unwrap().is_empty());
