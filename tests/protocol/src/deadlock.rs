@@ -1,4 +1,5 @@
-//! What tests of certain deadlocks share: units that block and tell, and the one cycle that somebody was told of.
+//! The common part of tests of certain deadlocks: units that block and report errors, and the one cycle that a lookup was told
+//! of.
 
 use std::sync::{Arc, mpsc};
 
@@ -9,10 +10,10 @@ use uruk_core::{
 
 use crate::{TestUnit, exported, finish, order, set};
 
-/// Who was told of which error.
+/// The reported errors, each with the name of its lookup.
 pub type Told = mpsc::Receiver<(String, LookupError)>;
 
-/// How they say so.
+/// The sender of such reports.
 pub type Teller = mpsc::Sender<(String, LookupError)>;
 
 /// Looks symbols of `main` up, blocking.
@@ -69,7 +70,7 @@ pub fn until_blocked_for(main: &JitDylib, symbol: &str, needs: &str) {
     }
 }
 
-/// Leaves `run` behind for whoever runs this thread's tasks next: the lookup it blocks in.
+/// Leaves `run` as a task for the next lookup that blocks on this thread.
 pub fn while_blocked(session: &ExecutionSession, run: impl FnOnce() + Send + 'static) {
     session.dispatch(Task::new("late", TaskPriority::Demanded, run));
 }
@@ -95,7 +96,7 @@ pub fn the_cycle_as(told: &Told, text: impl Fn(&DeadlockStep) -> String) -> (Str
     (who, cycle)
 }
 
-/// A generator that looks `needs` up, blocking, whatever it is asked for, before it finishes; tells of an error.
+/// A generator that looks `needs` up, blocking, before it finishes any request; reports an error.
 #[derive(Debug)]
 pub struct LooksUp {
     /// The symbol.

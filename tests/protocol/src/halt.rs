@@ -25,7 +25,7 @@ impl Halt {
         self.open.wait();
     }
 
-    /// Waits until somebody has come here.
+    /// Waits until a thread has come here.
     pub fn reached(&self) {
         self.reached.wait();
     }
@@ -45,8 +45,8 @@ pub fn occupy_a_worker(session: &ExecutionSession) -> Halt {
     halt
 }
 
-/// Runs `scenario` in a task that has the only thread there is: in place, or on a pool of one. What it brings about is queued
-/// until it returns.
+/// Runs `scenario` in a task that has the only thread there is: in place, or on a pool of one. Its tasks are queued until it
+/// returns.
 pub fn while_nothing_else_runs<T: Send + 'static>(
     session: &ExecutionSession,
     main: &JitDylib,

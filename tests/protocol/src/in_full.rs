@@ -1,4 +1,4 @@
-//! What somebody reads who is told of an error.
+//! The full text of an error.
 
 use std::error::Error;
 

@@ -58,18 +58,18 @@ pub fn kept() -> (Arc<Kept>, Arc<dyn TaskDispatcher>) {
     (kept.clone(), kept)
 }
 
-/// What is called in the order of its calls.
+/// Notes, in the order of the calls.
 #[derive(Clone, Debug, Default)]
 pub struct Log(Arc<Mutex<Vec<&'static str>>>);
 
 impl Log {
-    /// What notes `what` when it is called.
+    /// A closure that notes `what` when it is called.
     pub fn note(&self, what: &'static str) -> impl FnOnce() + Send + 'static {
         let log = self.0.clone();
         move || log.lock().push(what)
     }
 
-    /// What has been noted since the last time.
+    /// The notes since the last time.
     pub fn taken(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.0.lock())
     }

@@ -13,7 +13,7 @@ pub mod sends;
 pub mod tracked;
 pub mod units;
 
-// What the tests of dispatchers have too.
+// Shared with the tests of dispatchers.
 #[path = "../../../dispatch/tests/support/hammer.rs"]
 pub mod hammer;
 #[path = "../../../dispatch/tests/support/patience.rs"]
@@ -298,7 +298,7 @@ pub fn request(dylib: &JitDylib, names: &[&str]) -> LookupRequest {
     LookupRequest::new(order(dylib), set(dylib.session(), names))
 }
 
-/// What a waker of a test does: nothing but be asked.
+/// A waker that does nothing.
 pub fn waker() -> std::task::Waker {
     struct Quiet;
     impl std::task::Wake for Quiet {

@@ -27,7 +27,7 @@ pub enum On {
 pub const EVERYWHERE: [On; 7] =
     [On::Place, On::Stealing(1), On::Stealing(2), On::Stealing(4), On::Rayon(1), On::Rayon(2), On::PerTask];
 
-/// Whatever nests by the ten thousand overflows it.
+/// Ten thousand nested calls overflow it.
 pub const STACK_SIZE_BYTES: usize = 256 << 10;
 
 impl On {

@@ -1,4 +1,4 @@
-//! A dispatcher with a thread for each task, as a host may have one: nobody who blocks keeps anybody waiting.
+//! A dispatcher with a thread for each task, as a host may have one: a task that blocks delays no other.
 
 use std::thread::{self, JoinHandle};
 

@@ -21,13 +21,13 @@ pub struct Scene {
     pub session: ExecutionSession,
     /// Its dylib.
     pub main: JitDylib,
-    /// What has the tasks.
+    /// The dispatcher that has the tasks.
     pub dispatcher: Arc<ByPriority>,
     /// The units that have started, in order.
     pub started: Arc<Mutex<Vec<String>>>,
-    /// What an observer has been told.
+    /// The events that an observer has received.
     pub events: Arc<Mutex<Vec<EventKind>>>,
-    /// What the session's clock says.
+    /// The time of the session's clock.
     pub now: Arc<Mutex<Instant>>,
 }
 
@@ -161,7 +161,7 @@ impl Scene {
         self.take_started()
     }
 
-    /// What has started since the last time, in order.
+    /// The units that have started since the last time, in order.
     pub fn take_started(&self) -> Vec<String> {
         std::mem::take(&mut *self.started.lock())
     }
@@ -174,7 +174,7 @@ impl Scene {
         self.take_started();
     }
 
-    /// Tells observers, and whoever else is to be told something.
+    /// Runs the demanded tasks, which deliver events and answers.
     pub fn settle(&self) {
         self.dispatcher.run_down_to(Demanded);
     }

@@ -1,4 +1,4 @@
-//! What trackers hold: resources that note when they are removed, a symbol that materializes in the test's hands.
+//! Things that trackers hold: resources that note when they are removed, a symbol that materializes in the test's hands.
 
 use std::sync::{Arc, mpsc};
 
@@ -7,7 +7,7 @@ use uruk_core::{Detached, JitDylib, MaterializationResponsibility, Resource, Res
 
 use crate::{TestUnit, exported};
 
-/// What was noted, in order.
+/// The notes, in order.
 pub type Log = Arc<Mutex<Vec<String>>>;
 
 /// Says when it is removed, or that it was merely dropped.

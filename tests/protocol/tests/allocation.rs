@@ -24,7 +24,7 @@ fn all_of(dylibs: &[JitDylib]) -> SearchOrder {
     dylibs.iter().map(|dylib| (dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)).collect()
 }
 
-/// What a hundred lookups of `name` allocate, once a thread has made what it keeps.
+/// The allocations of a hundred lookups of `name`, after a first one that fills the thread's caches.
 fn allocations(session: &ExecutionSession, order: &SearchOrder, name: &SymbolName) -> u64 {
     session.lookup_symbol(order, name).unwrap();
     let counted = measure(|| {

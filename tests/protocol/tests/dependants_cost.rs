@@ -1,5 +1,5 @@
-//! What it costs to keep dependants: bytes and allocations for each unit, against a dylib that does not. In a binary of its own: its
-//! allocator counts.
+//! The cost of keeping dependants: bytes and allocations for each unit, against a dylib that does not. In a binary of its own:
+//! its allocator counts.
 //!
 //! Why they are kept where a dylib asks and not always: a unit of one symbol that needs one other takes 231 bytes without, and 99 more
 //! with it; one that needs eight takes 380 more. From its definition to its removal it takes 18,900 instructions without, and 1,300 more
@@ -45,7 +45,7 @@ fn link(main: &JitDylib, units: usize, needs: usize) -> ResourceTracker {
     tracker
 }
 
-/// What so many units leave allocated, once the first have made what stays.
+/// The memory that so many units leave allocated, after a first run that fills the tables.
 fn cost(keeps: bool, needs: usize) -> AllocationInfo {
     let (_session, main) = library(keeps, needs);
     link(&main, 1_000, needs).remove().unwrap();

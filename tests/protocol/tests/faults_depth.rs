@@ -1,4 +1,4 @@
-//! Whatever nests by the ten thousand takes no stack, on every dispatcher: handlers, wakers, drops.
+//! Ten thousand nested steps take no stack, on every dispatcher: handlers, wakers, drops.
 //!
 //! Stacks of 256 KiB, which anything that grows with the depth overflows.
 
@@ -96,7 +96,7 @@ fn wakers_that_poll_ten_thousand_deep(on: On) {
             let polled = std::pin::Pin::new(&mut future)
                 .poll(&mut std::task::Context::from_waker(&waker.clone().into()));
             if polled.is_ready() {
-                // Nobody wakes for an answer that was given; what an executor would do next.
+                // No waker is called for an answer already given; an executor would poll the next one.
                 main.session().dispatch(Task::new("goes on", TaskPriority::Demanded, move || waker.wake()));
             }
             futures.lock().push(future);

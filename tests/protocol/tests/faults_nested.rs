@@ -1,5 +1,5 @@
-//! Units that fail with what they were told, along chains of them: once, each added its error to that of the next, and whoever
-//! printed or dropped the error of the first, the session too, overflowed its stack, which ends the process.
+//! Chains of units, each of which fails with the error of its lookup. Once, each added its error to that of the next. Printing
+//! or dropping the error of the first, in the session too, overflowed the stack, which ends the process.
 //!
 //! Stacks of 256 KiB, which anything that grows with the chain overflows.
 
@@ -93,8 +93,8 @@ fn a_long_chain_of_units_that_wrap_what_they_were_told_needs_no_stack() {
     units_fail_at_both_ends(|error| Arc::new(Wrapped(error)));
 }
 
-/// An error of the embedder that has no sentence of its own: it says what its lookup says, and has the same source. So nobody sees
-/// by the sources that it tells of a failure.
+/// An error of the embedder that has no sentence of its own: it has the text and the source of its lookup's error. So its
+/// sources do not show that it wraps a failure.
 #[derive(Debug)]
 struct Transparent(LookupError);
 

@@ -198,7 +198,7 @@ fn emit_chain(mut chain: Vec<Detached<ResolvedResponsibility>>) -> ResolvedRespo
     last
 }
 
-/// What a lookup could do step by step happens in one: the last emission makes everything Ready.
+/// All steps happen in one: the last emission makes everything Ready.
 #[test]
 fn a_long_chain_of_dependences_needs_no_stack() {
     on_a_small_stack(|| {

@@ -7,7 +7,7 @@ use uruk_core::{
     shared_error, symbol_aliases,
 };
 
-/// What the symbol of this number does: a third depends on the next one, a third fails, a third is there.
+/// The fate of the symbol of this number: a third depends on the next one, a third fails, a third becomes Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Depends,
@@ -16,7 +16,7 @@ enum Fate {
 }
 
 fn fate(index: usize) -> Fate {
-    // What depends, depends by turns on what fails and on what finishes.
+    // The symbol after one that depends fails and finishes by turns.
     match index % 6 {
         0 | 3 => Fate::Depends,
         1 | 2 => Fate::Fails,
@@ -44,7 +44,7 @@ fn define_one(main: &JitDylib, tracker: &ResourceTracker, round: usize, index: u
             }
             Fate::Fails => {
                 let error = format!("no code for number {index} of round {round}, whatever was tried");
-                // Half of them once they have an address, which somebody may depend on by then.
+                // Half of them fail once they have an address, when another symbol may depend on them.
                 match index % 6 {
                     1 => resolve(responsibility).fail(shared_error(error)),
                     _ => responsibility.fail(shared_error(error)),

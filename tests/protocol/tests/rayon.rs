@@ -1,4 +1,4 @@
-//! Sessions inside a rayon pool of the host: what the host does on its threads stops nobody.
+//! Sessions inside a rayon pool of the host: work of the host on its threads stops no unit.
 
 use std::sync::{Arc, mpsc};
 
@@ -84,7 +84,7 @@ fn a_unit_that_asks_for_the_hosts_only_thread_ends() {
             });
             host.main.define(unit.boxed()).unwrap();
             if index < 2 {
-                // Nobody blocks, so that no spare is called before the host's thread has had its time.
+                // No thread blocks, so that no spare is called before the host's thread has had its time.
                 look_up_later(&host.session, request(&host.main, &[&name])).recv().unwrap().unwrap();
             } else {
                 host.look_up(&name);
@@ -125,7 +125,7 @@ fn a_thousand_lookups_from_inside_install_scope_and_parallel_iterators() {
 fn a_unit_is_not_run_above_one_that_it_waits_for() {
     within_reason(|| {
         let host = host(2);
-        // Nobody steals the ticket.
+        // No thread steals the ticket.
         let occupied = host.occupy();
         let begun = Arc::new(Latch::new());
         let begins = begun.clone();
@@ -223,12 +223,13 @@ fn units_may_use_the_pool_they_run_in() {
     });
 }
 
-/// What rayon itself puts above a unit is no ticket of ours. A job that blocks there for the unit's own symbol is told.
+/// Rayon itself may run a job of the host above a unit; that is no ticket of ours. A job that blocks there for the unit's own
+/// symbol is told.
 #[test]
 fn a_job_of_the_host_that_blocks_above_the_unit_it_waits_for_is_told() {
     within_reason(|| {
         let host = host(2);
-        // Nobody steals the job.
+        // No thread steals the job.
         let occupied = host.occupy();
         let (send, told) = mpsc::channel();
         let unit = TestUnit::new("joins", exported(&host.session, &["joins"]), move |responsibility| {

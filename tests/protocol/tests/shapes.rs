@@ -17,7 +17,7 @@ use uruk_core::{
 };
 
 const SYMBOLS: usize = 100_000;
-/// What a large symbol may cost over a small one: caches and table growth, not another power.
+/// The limit of a symbol's cost in a large graph against a small one: caches and table growth, not another power.
 const GROWTH_MAX: u128 = 6;
 
 /// A unit of its own for each symbol, all claimed and resolved, none emitted.

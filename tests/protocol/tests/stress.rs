@@ -1,5 +1,6 @@
-//! A hundred thousand units that need each other at random, some of which block, fail, panic or are removed, and eight clients that
-//! ask for them in every way, on pools of any size and limits. Everybody is told once, nobody hangs, every address is right.
+//! A hundred thousand units that need each other at random, some of which block, fail, panic or are removed, and eight clients
+//! that ask for them in every way, on pools of any size and limits. Every lookup is answered once, none hangs, every address is
+//! right.
 //!
 //! Long on purpose: `make stress`, or in one of its rounds, `cargo test --release -p protocol-tests --test stress -- --ignored`; under
 //! ThreadSanitizer `make stress-tsan`. `URUK_STRESS_SECONDS` says how long. A round that fails prints its seed, and `URUK_STRESS_SEED` repeats
@@ -32,7 +33,7 @@ fn any_priority(random: &mut Random) -> TaskPriority {
         [random.below(4)]
 }
 
-/// What one round shares.
+/// The shared state of one round.
 struct Round {
     seed: u64,
     units: usize,
@@ -40,12 +41,12 @@ struct Round {
     session: ExecutionSession,
     pool: Arc<WorkStealingTaskDispatcher>,
     main: JitDylib,
-    /// By cluster; taken by whoever removes or defines it.
+    /// By cluster; a thread that removes or defines the cluster locks its tracker.
     trackers: Vec<Mutex<ResourceTracker>>,
     asked: AtomicUsize,
     told: AtomicUsize,
     right: AtomicUsize,
-    /// What should not have been; a panic in a unit or a handler would be told to nobody here.
+    /// The errors found; a panic in a unit or a handler would not be reported here.
     wrong: Mutex<Vec<String>>,
 }
 
@@ -74,7 +75,7 @@ impl Node {
         (0..count).map(|_| self.round.names[self.index + 1 + random.below(left.min(20))].clone()).collect()
     }
 
-    /// What has been found, if it can be depended on, is what its units said.
+    /// Emits with the dependences found, after a check of their addresses.
     fn emit(&self, responsibility: MaterializationResponsibility, found: &LookupResult) {
         self.round.check(found);
         let name = &self.round.names[self.index];
@@ -181,7 +182,7 @@ impl Round {
     fn define_cluster(self: &Arc<Self>, cluster: usize) {
         let tracker = self.trackers[cluster].lock();
         for index in cluster * CLUSTER..((cluster + 1) * CLUSTER).min(self.units) {
-            // Refused where somebody has defined it meanwhile.
+            // Refused if another thread has defined it meanwhile.
             drop(self.main.define_with_tracker(Box::new(Node::new(self, index)), &tracker));
         }
     }

@@ -15,8 +15,8 @@ use uruk_core::{
 /// More than a slice takes.
 const SYMBOLS: usize = 3_000;
 
-/// Holds the first thread that gives it a task with this label, once another has run the task, until somebody comes to wait
-/// or shuts it down.
+/// Holds the first thread that gives it a task with this label, once another has run the task. The thread goes on when a wait
+/// or the shutdown comes.
 struct Holds {
     inner: InPlaceTaskDispatcher,
     label: &'static str,
@@ -99,7 +99,7 @@ fn a_close_waits_for_who_attends_to_slices() {
     });
 }
 
-/// The unit was claimed and in nobody's queue, and never ran.
+/// The unit was claimed and in no queue, and never ran.
 #[test]
 fn a_close_waits_for_who_has_claimed_a_unit() {
     within_reason(|| {
@@ -118,7 +118,7 @@ fn a_close_waits_for_who_has_claimed_a_unit() {
     });
 }
 
-/// What happens to tasks with some label; all others run in place.
+/// The fate of tasks with some label; all others run in place.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Dropped,

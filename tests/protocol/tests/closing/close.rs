@@ -180,7 +180,7 @@ fn a_resource_may_close_the_session_that_removes_it() {
     });
 }
 
-/// What a closed session takes it never gives back: a generator or resource that holds the session kept both alive.
+/// A closed session never gave back a generator or resource that it took: one that holds the session kept both alive.
 #[test]
 fn a_closed_session_takes_no_generators_and_no_resources() {
     struct Holds(#[expect(dead_code, reason = "held")] Arc<()>);

@@ -1,4 +1,4 @@
-//! The last handle of a session that nobody has closed frees all of it, re-exports included.
+//! The last handle of a session that was never closed frees all of it, re-exports included.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A close waits for the work in progress. Who may not wait is told so, and nothing has happened.
+//! A close waits for the work in progress. A caller that may not wait gets an error, and nothing has happened.
 
 use std::cell::Cell;
 use std::panic::Location;

@@ -1,4 +1,4 @@
-//! Shutdown: drains or cancels, from any thread and any task, whatever is parked, blocked or shared.
+//! Shutdown: drains or cancels, from any thread and any task, with parked, blocked and shared work.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -32,7 +32,7 @@ fn until_closing(session: &ExecutionSession) {
     }
 }
 
-/// The close waited for the unit, the unit for a symbol that nobody would ever emit.
+/// The close waited for the unit, the unit for a symbol that would never be emitted.
 #[test]
 fn a_unit_that_waits_for_a_parked_responsibility_is_sent_on() {
     for workers in [2, 0] {
@@ -279,7 +279,7 @@ fn a_close_that_drains_in_time_finishes_what_was_asked_for() {
     }
 }
 
-/// Whoever goes last, and whatever is parked or waits: each thing goes once, and each handler is told or dropped.
+/// With any last handle, and with parked and waiting work: each thing is freed once, and each handler is called or dropped.
 #[test]
 fn handles_may_be_dropped_in_any_order() {
     for order_of_drops in 0..24 {

@@ -1,5 +1,5 @@
-//! A circle of asynchronous lookups is told to nobody: who has detached its responsibility may have given it to anybody. One can see it,
-//! waits that end by themselves end, and whoever finishes one of the units opens it.
+//! No lookup is told of a cycle of asynchronous lookups: a detached responsibility may be on any thread, which may finish it.
+//! The cycle can be seen, waits with a deadline end, and a thread that finishes one of the units opens the cycle.
 //!
 //! ```text
 //!  unit A:  [detach a] ─ lookup b, until Ready ─▶        unit B:  [detach b] ─ lookup a, until Ready ─▶
@@ -24,7 +24,7 @@ on_every_dispatcher!(
     lookups_of_addresses_close_no_circle,
 );
 
-/// A unit's responsibility, for whoever comes first.
+/// A unit's responsibility, for the first to take it.
 type Parked = Arc<Mutex<Option<Detached<MaterializationResponsibility>>>>;
 
 /// Defines a unit of `symbol` that finishes once `needs` is Ready, unless its responsibility has been taken away.
@@ -43,7 +43,7 @@ fn define_waiting(main: &JitDylib, symbol: &str, needs: &'static str) -> Parked 
     parked
 }
 
-/// Whether somebody is known to have asked for `needs` to finish the symbol.
+/// Whether the session knows that a unit has asked for `needs` to finish the symbol.
 fn has_asked_for(why: &Why, needs: &str) -> bool {
     let WhyState::Materializing(work) = &why.state else { return false };
     assert!(work.blocked_in.is_none(), "{why}");
@@ -72,7 +72,7 @@ fn a_circle_that_nobody_is_told_of_can_be_seen_and_ends_with_deadlines_and_the_s
     let error = session.lookup_until(&order(&main), set(&session, &["a"]), soon).unwrap_err();
     let LookupError::DeadlineExceeded { waiting } = &error else { panic!("{error}") };
     assert!(matches!(&waiting[0].state, WhyState::Materializing(_)), "{error}");
-    // Who has more patience waits on.
+    // Lookups without a deadline wait on.
     assert!(answers.iter().all(|answer| answer.try_recv().is_err()));
     session.close().unwrap();
     assert!(answers.iter().all(|answer| answer.recv().unwrap().is_err()));
@@ -88,7 +88,7 @@ fn whoever_finishes_one_of_them_opens_the_circle(on: On) {
     session.close().unwrap();
 }
 
-/// What linkers ask for.
+/// Linkers make such lookups.
 fn lookups_of_addresses_close_no_circle(on: On) {
     let (session, main) = on.session();
     for (symbol, needs) in [("a", "b"), ("b", "a")] {

@@ -93,8 +93,8 @@ fn what_lies_beneath_on_the_same_stack_waits_too() {
     within_reason(|| {
         let (session, main) = session();
         let (teller, told) = mpsc::channel();
-        // A is blocked for x, which somebody else may finish. Neither unit that is queued is known to be needed for that; the first waits
-        // for a, the second finishes x.
+        // A is blocked for x, which another thread may finish. Neither queued unit is known to be needed for that; the first
+        // waits for a, the second finishes x.
         let parked = define_parked(&main, "X", &["x"]);
         let x_wanted = look_up_later(&session, request(&main, &["x"]));
         define_blocking(&main, "c", &["a"], &teller);
@@ -139,7 +139,7 @@ fn a_foreign_thread_that_took_a_responsibility_up_is_part_of_the_circle() {
                     finish(responsibility);
                     outcome
                 });
-                // Whoever is told: the client goes on and finishes.
+                // Whichever lookup is told: the client goes on and finishes.
                 let _ = client.join().unwrap();
                 let _ = look_up(main, &["b"]);
             });

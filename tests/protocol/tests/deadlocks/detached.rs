@@ -29,7 +29,7 @@ on_every_dispatcher!(
     what_was_detached_and_taken_up_again_is_told,
 );
 
-/// Waits until B is blocked for `a`, and somebody besides the test's own lookup waits for `b`.
+/// Waits until B is blocked for `a`, and a second lookup besides the test's own waits for `b`.
 fn until_all_are_blocked(main: &uruk_core::JitDylib) {
     let [a, b] = ["a", "b"].map(|name| main.session().intern(name));
     while !is_blocked_for(main, &b, &a) || main.session().why(main, &b).demand.lookups < 2 {

@@ -74,7 +74,7 @@ fn define_blocking_in(queue: &SerialQueue, main: &JitDylib, symbol: &str, needs:
     main.define(unit.in_queue(queue).boxed()).unwrap();
 }
 
-/// The steps of the one cycle that somebody was told of, without dylibs, from the least on, and who that was.
+/// The steps of the one cycle that a lookup was told of, without dylibs, from the least on, and the lookup's name.
 fn the_steps(told: &Told) -> (String, Vec<String>) {
     the_cycle_as(told, |step| {
         let kind = match step {
@@ -240,7 +240,7 @@ fn the_last_edge_may_be_an_emission_that_needs_what_waits_in_the_serial_queue() 
         let ((session, main), queue, (tell, told)) = (session(), SerialQueue::new(), mpsc::channel());
         let parked = define_parked(&main, "X", &["x"]);
         let x_wanted = look_up_later(&session, request(&main, &["x"]));
-        // S has begun once, so that there is a token of it, and is a unit of the queue again that nobody asks for.
+        // S has begun once, so that there is a token of it. Now it is a unit of the queue again, and no lookup asks for it.
         let s = define_parked(&main, "S", &["s"]);
         drop(session.lookup_future(request(&main, &["s"])));
         let s = s.recv().unwrap().attach();

@@ -107,7 +107,7 @@ fn a_generator_that_waits_for_the_alias_it_is_asked_on_behalf_of_is_told() {
 ///   facade ─ re-exports ─▶ library, whose generator looks for `y` in the facade, which asks what the library has
 /// ```
 ///
-/// What a re-export's generator asks was in no cycle, so that nobody was told.
+/// The question of a re-export's generator was in no cycle, so no lookup was told.
 #[test]
 fn a_generator_that_waits_for_a_re_export_of_what_it_would_have_to_provide_is_told() {
     struct LooksIn(JitDylib, Teller);
@@ -135,7 +135,7 @@ fn a_generator_that_waits_for_a_re_export_of_what_it_would_have_to_provide_is_to
     }
 }
 
-/// Whoever says what has failed may block: as long as it does, the request is not finished.
+/// An error may block while its causes are read: until then, the request is not finished.
 #[test]
 fn an_error_that_waits_for_the_generator_that_fails_with_it_is_told() {
     struct Asks(JitDylib, Teller, OnceLock<()>);

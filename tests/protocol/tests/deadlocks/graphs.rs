@@ -1,8 +1,8 @@
 //! Random graphs of units that block in lookups: always an end, errors exactly where there is a cycle.
 //!
-//! In place several threads only block. One of them has nobody to run what it has queued but itself: while it waits for another thread
-//! it runs units that its lookup does not need. Such a unit may need what lies beneath it, and is told so although the graph has no
-//! cycle. A thread that is alone does not come to that.
+//! In place, if several threads ask, units only block and have no other dependences. A thread there runs its own queue: while
+//! it waits for another thread, it also runs units that its lookup does not need. Such a unit may need one beneath it, and is
+//! then told of a deadlock although the graph has no cycle. A single thread never comes to that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use protocol_tests::random::Random;
 use protocol_tests::*;
 use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet, MaterializationResponsibility};
 
-/// What a unit needs before it finishes, and what it depends on as a linker's unit does, without waiting.
+/// The units that a unit waits for before it finishes, and those it depends on as a linker's unit does, without waiting.
 #[derive(Clone, Default)]
 struct Unit {
     blocks_for: BTreeSet<usize>,
@@ -62,7 +62,7 @@ fn stuck(units: &[Unit]) -> Vec<bool> {
         .collect()
 }
 
-/// Who runs the units of a graph, and who asks for them.
+/// The threads that run the units of a graph, and the clients that ask for them.
 #[derive(Clone, Copy)]
 struct Stage {
     /// None in place.

@@ -1,4 +1,4 @@
-//! In place one thread runs whatever it waits for, in an order in which no unit lies above another that needs it.
+//! In place one thread runs the units it waits for, in an order in which no unit lies above another that it needs.
 
 use std::sync::mpsc;
 
@@ -30,8 +30,8 @@ fn define_needing(main: &JitDylib, symbol: &str, needs: &'static str, blocks: bo
 ///   a ─ blocks for ─▶ s          b ─ blocks for ─▶ c ─ asks, and goes on in the handler ─▶ a
 /// ```
 ///
-/// One thread once ran b above a, for b was queued before s. There b waited for c, that for a, and a for its own frame, which could not
-/// go on before b's had returned. Nobody else could bring that to an end, and nobody was told, though the graph has no cycle.
+/// One thread once ran b above a, for b was queued before s. There b waited for c, c for a, and a's frame could not go on
+/// before b's had returned. No other thread could end that, and no lookup was told, though the graph has no cycle.
 #[test]
 fn a_unit_that_the_lookup_does_not_need_runs_above_none_that_waits() {
     EVERYWHERE.into_iter().for_each(answers_whatever_is_queued_first);
@@ -71,8 +71,8 @@ fn answers_whatever_is_queued_first(on: On) {
     }
 }
 
-/// What a blocked lookup needs may be queued for long, and far away: behind a responsibility that was detached, an alias, and what an
-/// emitted symbol depends on.
+/// A unit that a blocked lookup needs may be queued for long, and far away: behind a detached responsibility, an alias, and a
+/// dependence of an emitted symbol.
 #[test]
 fn what_the_lookup_needs_is_found_in_the_queue_however_far_away_it_is() {
     within_reason(|| {

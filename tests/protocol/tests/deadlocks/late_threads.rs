@@ -73,7 +73,7 @@ fn an_emission_closes_the_circle(on: On) {
     session.close().unwrap();
 }
 
-/// `x` hangs on `p`, which somebody may emit, and on `a`, at which the forest need not have looked.
+/// `x` hangs on `p`, which another thread may emit, and on `a`, at which the forest need not have looked.
 fn the_second_dependency_of_an_emission_closes_the_circle(on: On) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();
@@ -121,7 +121,8 @@ fn a_replacement_that_waits_in_the_serial_queue_closes_the_circle(on: On) {
     session.close().unwrap();
 }
 
-/// A looks `b` and `missing` up and is suspended for the latter; B is blocked for `a`. What moves A on closes the circle.
+/// A looks `b` and `missing` up and is suspended for the latter; B is blocked for `a`. The event that moves A on closes the
+/// cycle.
 fn a_generator_that_finishes_closes_the_circle(on: On) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();
@@ -146,7 +147,7 @@ fn a_generator_that_finishes_closes_the_circle(on: On) {
     session.close().unwrap();
 }
 
-/// What A looks up turns out to be `a` by another name.
+/// The symbol that A looks up turns out to be an alias of `a`.
 fn a_generator_that_makes_an_alias_closes_the_circle(on: On) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();

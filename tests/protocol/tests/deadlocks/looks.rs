@@ -47,7 +47,7 @@ on_every_dispatcher!(
     the_cycle_that_a_running_thread_closes_is_found_when_somebody_looks,
 );
 
-/// Whoever looks first is told, and the other is answered by the failure: here the test looks for all of them.
+/// The first thread that looks is told, and the failure answers the other: here the test looks for all of them.
 fn the_cycle_that_a_running_thread_closes_is_found_when_somebody_looks(on: On) {
     let (session, main) = on.session();
     let (teller, told) = mpsc::channel();

@@ -1,4 +1,4 @@
-//! Cycles of waits: whoever can never go on is told so, and nobody else.
+//! Cycles of waits: a lookup that can never go on is told so, and no other.
 
 mod asynchronous;
 mod cycles;

@@ -43,7 +43,7 @@ fn with_reexports(on: On, platform: impl Platform + 'static) -> (ExecutionSessio
 ///   lookup of `a` ─▶ its unit ─▶ lookup of `x` ─▶ re-exports, which have found it ─▶ platform ─▶ lookup of `a`
 /// ```
 ///
-/// Such a generator serves a lookup apart from others. The thread that goes on with it was not known to, and nobody was told.
+/// Such a generator serves a lookup apart from others. The thread that goes on with it was not known, and no lookup was told.
 #[test]
 fn who_goes_on_with_a_lookup_that_is_served_apart_is_waited_for() {
     for on in EVERYWHERE {

@@ -77,7 +77,7 @@ fn a_chain_may_lead_through_a_unit_twice() {
     });
 }
 
-/// Whoever provides the source of one alias may need another one of the unit, as linkers do.
+/// The unit of one alias's source may need another alias of the same alias unit, as linkers do.
 #[test]
 fn a_source_may_need_the_alias_beside_its_own() {
     everywhere(|on| {

@@ -9,7 +9,7 @@ use uruk_core::{
     SymbolName, UnitNumber, shared_error,
 };
 
-/// Tells what it is asked; gives its addresses to whoever asks first.
+/// Reports each question; gives its addresses to the first that asks.
 struct Table {
     symbols: SymbolMap,
     asked: mpsc::Sender<&'static str>,

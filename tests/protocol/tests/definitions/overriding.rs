@@ -13,7 +13,7 @@ use uruk_core::{
 enum Stage {
     NeverSearched,
     Materializing,
-    /// Claimed and given back: nobody waits for it any more, but somebody has searched it.
+    /// Claimed and given back: no lookup waits for it any more, but one has searched it.
     Returned,
     Resolved,
     Ready,

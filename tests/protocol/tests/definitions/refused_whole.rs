@@ -8,7 +8,7 @@ use uruk_core::{
     SymbolName,
 };
 
-/// `busy` is being materialized, `ready` is Ready, and nobody has searched the weak symbol.
+/// `busy` is being materialized, `ready` is Ready, and the weak symbol was never searched.
 #[test]
 fn a_refused_removal_by_name_leaves_those_that_could_be_removed() {
     let (send, events) = mpsc::channel();
@@ -38,7 +38,7 @@ fn a_refused_removal_by_name_leaves_those_that_could_be_removed() {
     assert!(told.try_recv().is_err(), "nothing was discarded");
     assert!(!events.try_iter().any(|kind| matches!(kind, EventKind::Removed { .. })));
     assert!(session.lookup_symbol(&order(&main), &ready).is_ok());
-    // It is as weak as before, and as nobody searched it.
+    // It is weak as before, and was never searched.
     define_absolute(&main, "weak", 7);
     assert_eq!(told.try_recv().unwrap(), "weak");
     resolved.notify_emitted(Vec::new()).unwrap();
@@ -56,7 +56,7 @@ fn what_was_given_back_may_be_removed_by_name() {
     drop(future);
     let a = session.intern("a");
     assert!(matches!(main.remove(std::slice::from_ref(&a)), Err(RemoveError::InUse { .. })));
-    // Nobody waits for the symbol, so that what takes over waits to be searched.
+    // No lookup waits for the symbol, so its new unit waits for a search.
     let again = TestUnit::new("again", exported(&session, &["a"]), |_| panic!("nobody asked"));
     responsibility.replace(again.boxed()).map_err(|refused| refused.error).unwrap();
     main.remove(std::slice::from_ref(&a)).unwrap();

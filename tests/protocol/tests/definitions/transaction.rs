@@ -345,7 +345,7 @@ fn readers_never_see_half_a_transaction() {
             .collect();
         for round in 1..=ROUNDS {
             let mut transaction = define(round);
-            // What a reader is materializing cannot be redefined by name; it soon is done.
+            // A symbol that a reader is materializing cannot be redefined by name; it is done soon.
             while let Err(refused) = transaction.commit() {
                 assert!(matches!(
                     &refused.error,

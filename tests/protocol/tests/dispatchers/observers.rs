@@ -55,7 +55,7 @@ fn all_claims_are_told_while_the_only_worker_runs_the_first_unit() {
 }
 
 /// ```text
-///  observer:  `a` is claimed: looks up `b`, which nobody asked for ─ goes on when it is ready
+///  observer:  `a` is claimed: looks up `b`, not asked for before ─ goes on when it is ready
 /// ```
 #[test]
 fn an_observer_may_wait_for_a_unit() {

@@ -59,7 +59,7 @@ fn units_of_a_busy_queue_wait_on_no_worker() {
         let names = |of: &[String]| set(&session, &of.iter().map(String::as_str).collect::<Vec<_>>());
         let answer = session.lookup_future(uruk_core::LookupRequest::new(order(&main), names(&shared)));
         halt.reached();
-        // One unit of the queue holds one of two workers; 99 are nobody's burden.
+        // One unit of the queue holds one of two workers; the other 99 hold none.
         session.lookup(&order(&main), names(&own)).unwrap();
         assert_eq!((queue.waiting(), ran.load(Ordering::Relaxed)), (99, 0));
         assert_eq!(dispatcher.metrics().started_threads, 2, "nobody had to be replaced");
@@ -120,7 +120,7 @@ fn a_more_urgent_task_takes_the_place_of_one_that_has_not_started() {
 
 #[test]
 fn a_task_that_turns_out_empty_is_passed_over() {
-    // What the raise of a unit's priority leaves behind: two tasks for one piece of work.
+    // The raise of a unit's priority leaves two tasks for one piece of work.
     let ((kept, dispatcher), queue, log) = (kept(), SerialQueue::new(), Log::default());
     let cell = Arc::new(Mutex::new(Some(log.note("work"))));
     let ticket = |priority| {
@@ -245,7 +245,7 @@ fn a_task_whose_turn_comes_on_a_foreign_thread_is_run_by_its_own_dispatcher() {
         let in_place: Arc<dyn TaskDispatcher> = Arc::new(InPlaceTaskDispatcher::default());
         queue.dispatch(&other, task(log.note("kept"))).unwrap();
         queue.dispatch(&in_place, task(log.note("in place"))).unwrap();
-        // Whoever runs tasks for the first dispatcher knows nothing of the second.
+        // The thread that runs tasks for the first dispatcher knows nothing of the second.
         kept.run_all();
         assert_eq!(log.taken(), ["kept", "in place"]);
     });

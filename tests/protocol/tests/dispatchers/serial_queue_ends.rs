@@ -1,4 +1,4 @@
-//! Serial queues whose tasks panic, are dropped, or wait when dispatchers and sessions end: whoever is next has its turn.
+//! Serial queues whose tasks panic, are dropped, or wait when dispatchers and sessions end: the next task has its turn.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ fn a_task_whose_dispatcher_drops_it_hands_over_without_recursion() {
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
     kept.run_all();
     assert_eq!(log.taken(), ["next"]);
-    // Nobody takes anything any more: all that wait go one after another.
+    // No dispatcher takes tasks any more: all that wait are dropped one after another.
     (0..100_000).for_each(|_| queue.dispatch(&dispatcher, drops()).unwrap());
     kept.shutdown();
     drop(kept.next());
@@ -165,7 +165,7 @@ fn a_close_ends_what_keeps_a_queue_busy_and_then_runs_what_waits() {
     for workers in [0, 1, 2] {
         within_reason(move || {
             let ((session, main), queue, log) = (session_of(workers), SerialQueue::new(), Log::default());
-            // Nobody ever finishes it.
+            // It is never finished.
             let never = define_parked(&main, "never", &["never"]);
             let started = Arc::new(Latch::new());
             let waits = {
@@ -262,7 +262,7 @@ fn a_dispatcher_that_panics_while_it_counts_stops_no_queue() {
     });
 }
 
-/// Lets a task go on when somebody waits for a latch that is not open.
+/// Lets a task go on when a thread waits for a latch that is not open.
 #[derive(Debug)]
 struct GoesOnWhenWaitedFor {
     inner: Arc<dyn TaskDispatcher>,
@@ -286,7 +286,7 @@ impl TaskDispatcher for GoesOnWhenWaitedFor {
     }
 }
 
-/// All tasks of the session wait for a turn, so none of them moves; and ending lookups would send nobody on.
+/// All tasks of the session wait for a turn, so none of them moves, even if their lookups are ended.
 ///
 /// ```text
 ///  queue:    task of the embedder's own, stopped ──────────────▶ goes on ─ ends │ the unit

@@ -1,8 +1,8 @@
 //! Random graphs of units that block on each other, some of them in serial queues: everything ends, on any dispatcher.
 //!
-//! Units look up later ones only, so all that can keep one for ever is a queue whose turn somebody beneath it has. A unit
-//! that leaves its turn before it blocks keeps nobody: if all do, all symbols are found. If some do not, whoever closes a
-//! cycle is told, and no lookup is left waiting; which units fail depends on the order in which turns come. So it does in place,
+//! Units look up later ones only, so a unit waits for ever only for the turn of a queue that a unit beneath it has. A unit that
+//! leaves its turn before it blocks delays no other: if all do, all symbols are found. If some do not, a lookup that closes a
+//! cycle is told, and no lookup is left waiting; the order of the turns decides which units fail. The same is true in place,
 //! where a unit whose turn comes on a thread may lie above one that it needs.
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Three threads do whatever a session allows, at random, on a pool of one worker; then it closes. Everybody who asked
-//! has been told once, and nobody was told an address that had been removed before he asked.
+//! Three threads make random calls of a session, on a pool of one worker; then it closes. Every lookup has been answered once,
+//! and none with an address that was removed before the lookup began.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl DefinitionGenerator for Moody {
             1 => drop(request),
             _ => {
                 let symbols = request.symbols().iter().map(|(name, _)| (name.clone(), at(1))).collect();
-                // Somebody else may have been faster.
+                // Another thread may have been faster.
                 let _ = request.dylib().define(absolute_symbols(symbols));
                 request.finish(Ok(()));
             }

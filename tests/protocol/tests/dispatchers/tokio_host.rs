@@ -129,7 +129,7 @@ fn the_most_urgent_task_takes_the_next_thread() {
     });
 }
 
-/// What the runtime never runs fails, and everybody is told.
+/// Units that the runtime never runs fail, and every lookup is told.
 #[test]
 fn a_runtime_that_ends_first_fails_what_is_queued() {
     within_reason(|| {

@@ -1,5 +1,5 @@
-//! A session's clock that panics: on a thread that starts a unit or tells an answer it is nobody's fault there. A unit was lost
-//! over it, with its symbols, so that who had asked for them waited for ever; and a handler was dropped uncalled.
+//! A session's clock that panics on a thread that starts a unit or delivers an answer. A unit was lost over it, with its
+//! symbols, so that their lookups waited for ever; and a handler was dropped uncalled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -59,7 +59,7 @@ const PLACES: [Place; 15] = [
     Place::PlatformRemoved,
 ];
 
-/// What the code does there, once, as soon as it is armed.
+/// The action of the code there, once, as soon as it is armed.
 #[derive(Clone, Default)]
 struct Deed {
     armed: Arc<Mutex<Option<Armed>>>,
@@ -98,7 +98,7 @@ struct RunsWhenDropped(Deed);
 
 impl Drop for RunsWhenDropped {
     fn drop(&mut self) {
-        // A second panic while the first unwinds would end the process, whoever's fault it was.
+        // A second panic while the first unwinds would end the process.
         if !std::thread::panicking() {
             self.0.run();
         }
@@ -234,7 +234,7 @@ fn losing_unit(session: &ExecutionSession, place: Place, deed: &Deed) -> Option<
     }
 }
 
-/// Brings it about that code of the embedder runs at `place`. What comes of it is the caller's affair: a place may be told of a panic.
+/// Makes code of the embedder run at `place`. The caller checks the outcome, since a place may be told of a panic.
 fn trigger(
     place: Place,
     deed: &Deed,
@@ -336,7 +336,7 @@ fn code_may_look_up_define_and_remove_wherever_it_runs(on: On) {
 
 fn code_may_block_wherever_it_runs(on: On) {
     at_each(on, |on, place| {
-        // Somebody else finishes what is waited for once the deed has begun.
+        // Another thread finishes the awaited symbol once the deed has begun.
         let (send, begun) = mpsc::channel::<JitDylib>();
         let finisher = std::thread::spawn(move || {
             let main = begun.recv().unwrap();

@@ -1,4 +1,4 @@
-//! What goes wrong in code of the embedder, on every dispatcher: it harms nobody else.
+//! Faults in code of the embedder, on every dispatcher: they harm no other code.
 
 mod clock;
 mod hooks;

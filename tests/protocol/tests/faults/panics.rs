@@ -20,7 +20,7 @@ on_every_dispatcher! {
     values_whose_drops_panic_go_each_by_itself,
 }
 
-/// What was reported, in the order of its text: tasks may end in any.
+/// The reports, sorted by their texts, as tasks may end in any order.
 fn sorted(reports: &mpsc::Receiver<String>) -> Vec<String> {
     let mut reports: Vec<_> = reports.try_iter().collect();
     reports.sort();

@@ -109,7 +109,7 @@ fn a_dispatcher_shut_down_beneath_its_session(on: On) {
     dispatcher.shutdown();
     let cause = failure_of(session.lookup_symbol(&order(&main), &session.intern("late")));
     assert!(matches!(cause, FailureCause::NotDispatched), "{cause}");
-    // What is Ready is still answered, by handlers too.
+    // Lookups of Ready symbols are still answered, by handlers too.
     session.lookup_symbol(&order(&main), &session.intern("early")).unwrap();
     assert!(look_up_later(&session, request(&main, &["early"])).recv().unwrap().is_ok());
     assert!(look_up_later(&session, request(&main, &["late"])).recv().unwrap().is_err());

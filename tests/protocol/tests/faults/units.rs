@@ -1,4 +1,4 @@
-//! What goes wrong in units and handlers, on every dispatcher: the same faults in place, on work-stealing pools and inside rayon's.
+//! Faults in units and handlers, on every dispatcher: the same faults in place, on work-stealing pools and inside rayon's.
 
 use std::sync::{Arc, mpsc};
 
@@ -67,7 +67,7 @@ fn a_payload_that_panics_when_it_is_dropped_does_no_harm(on: On) {
     session.close().unwrap();
 }
 
-/// It has declared never to block, so whoever runs it need not be replaced.
+/// It has declared never to block, so its worker need not be replaced.
 fn a_leaf_that_would_block_is_refused(on: On) {
     let (session, main) = on.session();
     define_simple(&main, "other", &["other"]);
@@ -137,7 +137,7 @@ fn a_handler_that_looks_up_defines_and_removes(on: On) {
     session.close().unwrap();
 }
 
-/// All of them block at once, in lookups of what somebody else emits when the last has begun.
+/// All of them block at once, in lookups of a symbol that another thread emits when the last has begun.
 fn handlers_that_block_in_lookups(on: On) {
     // In place they nest.
     let handlers = if on == On::Place { 20 } else { 300 };

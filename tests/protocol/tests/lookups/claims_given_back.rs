@@ -1,4 +1,5 @@
-//! A lookup that fails after it has claimed gives back what nobody else wants; one that fails before has claimed nothing.
+//! A lookup that fails after it has claimed gives back units that no other lookup wants; one that fails before has claimed
+//! nothing.
 
 use std::sync::mpsc;
 
@@ -51,7 +52,7 @@ fn a_lookup_that_fails_after_it_has_claimed_gives_back_what_has_not_started() {
     }
 }
 
-/// The same where somebody else wants what was claimed: it runs, once.
+/// The same if another lookup wants the claimed unit: it runs, once.
 #[test]
 fn what_another_lookup_wants_too_is_not_given_back() {
     for workers in [0, 1] {

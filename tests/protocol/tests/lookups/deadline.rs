@@ -41,7 +41,7 @@ fn a_lookup_whose_time_is_over_starts_nothing() {
     assert!(matches!(exceeded(&error)[0].state, WhyState::NeverSearched { .. }), "{error}");
     let why = session.why(&main, &session.intern("a"));
     assert!(matches!(why.state, WhyState::NeverSearched { .. }), "{why}");
-    // What is Ready is answered however late it is.
+    // A lookup of a Ready symbol is answered even after its deadline.
     session.lookup(&order(&main), set(&session, &["a"])).unwrap();
     session.lookup_until(&order(&main), set(&session, &["a"]), deadline).unwrap();
 }
@@ -77,7 +77,7 @@ fn a_lookup_whose_time_is_over_asks_no_generator_and_binds_nothing() {
     let request = request(&main, &["missing", "a"]).until(deadline);
     session.lookup_async(request, move |answer| told.send(answer.unwrap_err()).unwrap());
     assert_eq!((exceeded(&tells.recv().unwrap()).len(), *asked.lock()), (2, 0));
-    // Nobody has searched the weak one.
+    // The weak symbol was never searched.
     define_simple(&main, "strong", &["a"]);
 }
 

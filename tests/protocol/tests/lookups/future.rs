@@ -1,4 +1,4 @@
-//! A lookup as a future: polled by whoever has it at the moment.
+//! A lookup as a future: any thread that has it may poll it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ impl Wake for Woken {
     }
 }
 
-/// A future that moves to another task is polled with that task's waker, and the one before is nobody any more.
+/// A future that moves to another task is polled with that task's waker, and the waker before is forgotten.
 #[test]
 fn whoever_polled_last_is_woken_and_nobody_else() {
     let (session, main) = session();

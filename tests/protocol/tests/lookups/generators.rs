@@ -168,8 +168,8 @@ fn a_suspended_future_can_be_withdrawn() {
     assert!(matches!(next.try_recv().unwrap(), Err(LookupError::NotFound { .. })));
 }
 
-/// The query was taken out when the generator had finished and lodged under a new id, which the future did not know:
-/// dropping it withdrew nothing, and a unit that nobody wanted any more stayed wanted.
+/// The query was taken out when the generator had finished and lodged under a new id, which the future did not know: dropping
+/// it withdrew nothing, and a unit that no lookup wanted any more stayed wanted.
 #[test]
 fn a_lookup_can_be_withdrawn_after_its_generator_has_finished() {
     let (session, main) = session();
@@ -312,7 +312,7 @@ fn a_generator_destroyed_with_its_dylib_fails_its_queue_and_its_lookup() {
         assert!(matches!(answer.try_recv().unwrap(), Err(LookupError::DylibRemoved { .. })));
     }
     assert_eq!(Arc::strong_count(&generator), 1, "the session has let go of it");
-    // What it was asked comes to nothing.
+    // Its request has no effect any more.
     requests.try_recv().unwrap().attach().finish(Ok(()));
     assert!(requests.try_recv().is_err());
 }
@@ -410,7 +410,7 @@ fn dylibs_that_reexport_each_other_find_what_one_has_and_never_wait_for_themselv
         session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
         let error = session.lookup_symbol(&order(&main), &session.intern("c")).unwrap_err();
         assert!(error.in_full().contains("leads back to it"), "{error}");
-        // Nobody is left behind at either generator.
+        // No lookup is left behind at either generator.
         assert!(session.lookup_symbol(&order(&facade), &session.intern("d")).is_err());
     });
 }

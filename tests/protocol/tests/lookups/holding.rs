@@ -1,4 +1,4 @@
-//! A thread that holds what nobody may wait on is refused a lookup only if that would have to wait.
+//! A thread that holds a resource, and so may not wait, is refused a lookup only if that would have to wait.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -44,7 +44,7 @@ fn what_needs_no_wait_is_answered_under_the_lock_too() {
     define_simple(&main, "unit", &["a"]);
     let a = session.intern("a");
     session.lookup_symbol(&order(&main), &a).unwrap();
-    // No records can answer these: an address nobody has searched, and a name that may be missing.
+    // No records can answer these: an address that was never searched, and a name that may be missing.
     let known = define_at(&main, "known");
     let names = [a.clone(), known.clone(), session.intern("nowhere")];
     let found = holding(|| session.lookup(&order(&main), LookupSet::weakly_referenced(names))).unwrap();
@@ -99,7 +99,7 @@ fn what_would_wait_is_refused_and_nothing_is_claimed() {
     let place = held.taken_at.unwrap().to_string();
     assert!(refused.unwrap_err().in_full().contains(&format!("holds a context, taken at {place};")));
     assert!(!started.load(Ordering::Relaxed));
-    // What nobody has searched may still be taken away.
+    // A symbol that was never searched may still be removed.
     main.remove(&[known]).unwrap();
     assert!(session.lookup(&order(&main), set(&session, &["a"])).is_ok());
 }

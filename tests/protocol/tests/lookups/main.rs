@@ -1,4 +1,4 @@
-//! Who asks is told: lookups on every face, with and without the lock, waiting, withdrawn, through generators.
+//! Every lookup is answered: lookups on every face, with and without the lock, waiting, withdrawn, through generators.
 
 mod claims_given_back;
 mod deadline;

@@ -120,7 +120,7 @@ fn on_a_retired_pool_everything_that_is_needed_runs_on_the_caller() {
     let leaf = define_telling_thread(&main, "leaf", &["leaf"]);
     session.lookup_here(request(&main, &["linked"])).unwrap();
     assert_eq!((callee.try_recv(), leaf.try_recv()), (Ok(here()), Ok(here())));
-    // An ordinary lookup has nobody to run anything, as ever.
+    // An ordinary lookup has no thread that runs its units, as ever.
     define_simple(&main, "other", &["other"]);
     let refused = session.lookup_symbol(&order(&main), &session.intern("other")).unwrap_err();
     assert!(matches!(refused, LookupError::Failed(_)), "{refused}");
@@ -174,7 +174,7 @@ fn a_panic_on_the_caller_fails_the_symbols_and_the_caller_goes_on() {
         define_simple(&main, "beside", &["b"]);
         let error = session.lookup_here(request(&main, &["a", "b"])).unwrap_err();
         assert!(error.in_full().contains("on purpose"), "{error}");
-        // What was claimed beside it is neither lost nor left on this thread.
+        // The unit claimed beside it is neither lost nor left on this thread.
         session.lookup_here(request(&main, &["b"])).unwrap();
         session.close().unwrap();
     }

@@ -115,7 +115,7 @@ impl Scene {
         dylibs.iter().map(|&(dylib, all)| (self.dylibs[dylib].clone(), flags(all))).collect()
     }
 
-    /// What cannot be done, such as defining a name twice, is left undone.
+    /// A step that is impossible, such as defining a name twice, is skipped.
     fn take(&mut self, step: Step) {
         self.steps += 1;
         match step {

@@ -172,7 +172,7 @@ fn a_dylib_may_stand_in_an_order_twice() {
         order.push(dylibs[0].clone(), ALL);
         answers_without_lock(&session, &order, &hidden, 1);
         answers_without_lock(&session, &order, &exported, 2);
-        // What is hidden at its first place is found at its second, behind what stands between them.
+        // A symbol that is hidden at its first place is found at its second, behind the dylibs between them.
         make_ready(&dylibs[1], &hidden, 4, EXPORTED);
         answers_without_lock(&session, &order, &hidden, 4);
     }
@@ -303,7 +303,7 @@ fn an_empty_lookup_still_asks_about_its_order() {
     assert!(matches!(session.lookup(&order, LookupSet::new()), Err(LookupError::DylibRemoved { .. })));
 }
 
-/// Who kept a link order could not know whether it was still that of its dylib without asking for it, which takes the lock.
+/// A program that kept a link order had to ask for it again to learn of a change, which takes the lock.
 #[test]
 fn every_change_of_a_link_order_is_counted() {
     let (session, main) = session();

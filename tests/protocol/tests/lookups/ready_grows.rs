@@ -22,7 +22,7 @@ fn names(session: &ExecutionSession, what: &str, count: usize) -> Vec<SymbolName
     (0..count).map(|number| session.intern(&format!("{what}{number}"))).collect()
 }
 
-/// What the name with that number is defined as.
+/// The definition of the name with that number.
 fn definition(number: usize) -> ExecutorSymbolDef {
     ExecutorSymbolDef::new(ExecutorAddr::new(0x1000 + number as u64), SymbolFlags::EXPORTED)
 }

@@ -6,7 +6,7 @@
 //!   lookup of `1` in dylib 2 ─▶ re-exports of 0 ─▶ what has 0? ─┘
 //! ```
 //!
-//! Such a generator served one lookup at a time, so each question waited for another's lookup, and nobody was told.
+//! Such a generator served one lookup at a time, so each question waited for another's lookup, and no lookup was told.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, mpsc};

@@ -12,7 +12,7 @@ use uruk_core::{
 };
 
 const SYMBOLS: usize = 8_000;
-/// Steps of long consequences in one hold of the lock, whatever follows from what.
+/// The most steps of a long consequence in one hold of the lock.
 const STEPS_MAX: usize = 3_000;
 
 fn names(session: &ExecutionSession, count: usize) -> Vec<SymbolName> {
@@ -168,7 +168,7 @@ struct Interrupts {
     inner: InPlaceTaskDispatcher,
     label: &'static str,
     interruption: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Tasks with the label [`KEPT`], which nobody runs but a test.
+    /// Tasks with the label [`KEPT`], which only a test runs.
     kept: Arc<Mutex<Vec<Task>>>,
 }
 

@@ -129,7 +129,7 @@ impl std::fmt::Display for Holds {
 
 impl std::error::Error for Holds {}
 
-/// What generators and tables of the embedder may hold.
+/// Generators and tables of the embedder may hold these.
 #[test]
 fn a_detached_responsibility_may_be_shared() {
     fn may_be_shared<T: Send + Sync>() {}

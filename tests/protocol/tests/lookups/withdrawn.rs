@@ -19,13 +19,13 @@ fn units_withdrawn_while_they_are_queued_are_given_back_and_counted() {
     drop(session.lookup_future(request(&main, &["a", "b", "c"])));
     assert_eq!(session.metrics().withdrawn_units, 0, "nothing has had its turn");
     occupied.let_go();
-    // What occupied the worker, three units, and the answer about `c`.
+    // The occupying task, three units, and the answer about `c`.
     while pool.metrics().finished < 5 {
         std::thread::yield_now();
     }
     assert_eq!(session.metrics().withdrawn_units, 2);
     drop(wanted);
-    // What was given back can be claimed again.
+    // Units that were given back can be claimed again.
     session.lookup(&order(&main), set(&session, &["a", "b", "c"])).unwrap();
     pool.run_ready();
     session.close().unwrap();
@@ -84,7 +84,7 @@ fn a_dropped_future_withdraws_work_that_nobody_else_wants_and_that_has_not_start
     occupied.let_go();
     assert!(also.recv().unwrap().is_ok(), "somebody else wanted it");
     assert_eq!(ran.try_iter().collect::<Vec<_>>(), ["wanted"]);
-    // What was withdrawn is there for whoever asks.
+    // The withdrawn unit is there for a later lookup.
     session.lookup_symbol(&order(&main), &session.intern("unwanted")).unwrap();
     assert_eq!(ran.try_iter().collect::<Vec<_>>(), ["unwanted"]);
     session.close().unwrap();

@@ -52,9 +52,9 @@ fn a_unit_that_is_raised_counts_from_its_demand_to_its_start() {
         session.close().unwrap();
         let waits = pool.metrics().waits;
         let demanded = counts(&waits[Demanded]);
-        // What was at work, and answers, began at once.
+        // The first task, and answers, began at once.
         assert!(matches!(demanded[..], [(0, _), (bucket, 1)] if bucket == bucket_from(64)), "{demanded:?}");
-        // Of its first place in the queues it is known that somebody came by after all that time.
+        // Its first place in the queues was reached after all that time.
         assert_eq!(counts(&waits[Idle]), [(bucket_from(4096), 1)]);
     });
 }

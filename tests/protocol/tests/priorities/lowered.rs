@@ -1,4 +1,4 @@
-//! Priority follows demand upwards only: nothing is lowered when demand is lost. What nobody needs goes back instead.
+//! Priority follows demand upwards only: nothing is lowered when demand is lost. A unit that no lookup needs goes back instead.
 
 use std::future::Future;
 use std::pin::pin;

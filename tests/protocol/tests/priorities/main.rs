@@ -1,4 +1,4 @@
-//! What is urgent comes first, and what is not is held back: priorities, room, and the tickets of raised units.
+//! Urgent work comes first, and background work is held back: priorities, room, and the tickets of raised units.
 
 mod demand;
 mod demand_to_start;

@@ -1,5 +1,5 @@
-//! Lookups in the background are refused where the dispatcher has enough of such work, before they claim anything; nobody
-//! whose work is needed is ever refused, or waits.
+//! Lookups in the background are refused if the dispatcher has enough of such work, before they claim anything; needed work is
+//! never refused, and never waits.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
     let first = look_up_later(&session, request(&main, &["a"]).at(Speculative));
     assert!(pool.admits(Speculative, 1).is_err() && pool.admits(Idle, 1).is_ok(), "one is queued");
     let refused = look_up_later(&session, request(&main, &["b"]).at(Speculative));
-    // Others are served: of another kind, lazy, demanded, what claims nothing, and what nobody calls background.
+    // Others are served: of another kind, lazy, demanded, and without a priority.
     let others = [
         request(&main, &["c"]).at(Idle),
         request(&main, &["d"]).at(Lazy),
@@ -72,7 +72,7 @@ fn a_producer_in_the_background_is_refused_before_it_claims_anything() {
     session.close().unwrap();
 }
 
-/// A unit that says of itself that nobody waits for it was queued beyond any bound, if its lookup said nothing.
+/// A unit that declares itself background was queued beyond any bound, if its lookup gave no priority.
 #[test]
 fn a_lookup_that_says_nothing_is_refused_if_all_that_it_would_bring_about_is_background() {
     let (pool, session, main, go_on) = occupied();

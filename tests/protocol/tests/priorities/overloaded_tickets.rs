@@ -73,7 +73,7 @@ fn a_ticket_whose_unit_was_taken_counts_no_more() {
     answers.iter().chain([&other]).for_each(|answer| drop(answer.recv().unwrap().unwrap()));
     let [begun, end] = scene.occupy();
     begun.wait();
-    // Whatever is left of the first unit's tickets lies behind what is demanded, and has been counted out once.
+    // The remaining tickets of the first unit lie behind demanded tasks, and have been counted out once.
     scene.define("c", None);
     let last = look_up_later(&scene.session, request(&scene.main, &["c"]).at(Idle));
     assert_eq!((scene.level(Idle), scene.level(Speculative)), (1, 0));

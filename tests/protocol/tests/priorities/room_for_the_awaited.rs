@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  worker 1: the one place in the background, taken until the end; one more speculative task is queued: no room
-//!  worker 2: a producer, for whom somebody waits, asks for room
+//!  worker 2: a producer, awaited by others, asks for room
 //! ```
 
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn crowded() -> Scene {
 }
 
 impl Scene {
-    /// What is asked for comes before there is room.
+    /// The symbol is found before there is room.
     fn finds(self, name: &str) {
         self.session.lookup_symbol(&order(&self.main), &self.session.intern(name)).unwrap();
         self.ends();
@@ -91,7 +91,8 @@ fn an_answer_on_behalf_of_a_unit_does_not_wait_for_room() {
     });
 }
 
-/// What is demanded waits for the turn. What its owner asks for then is not refused: it would ask again and again.
+/// A demanded unit waits for the turn. The turn's owner asks for background work then and is not refused: it would ask again
+/// and again.
 #[test]
 fn who_has_the_turn_of_a_serial_queue_does_not_wait_for_room() {
     within_reason(|| {
@@ -123,7 +124,7 @@ fn who_has_the_turn_of_a_serial_queue_does_not_wait_for_room() {
     });
 }
 
-/// A task that nobody can be waiting for has to, as any other producer.
+/// A task for which no other can be waiting has to wait, as any other producer.
 #[test]
 fn a_task_that_holds_nothing_waits_for_room() {
     within_reason(|| {

@@ -1,4 +1,5 @@
-//! A raised unit stands in several queues: it starts once, whichever ticket comes first, and whatever becomes of the others.
+//! A raised unit stands in several queues: it starts once, with the first of its tickets, whether the others run or are
+//! dropped.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use uruk_core::{
 const NAMES: [&str; 8] =
     ["never searched", "queued", "begun", "resolved", "emitted", "ready", "failed", "alone"];
 
-/// What somebody who waited is told: what fell first is `symbol`, because it was removed.
+/// Checks the answer to a lookup that waited: a failure along `path`, whose last symbol was removed.
 fn fell_with(answer: Result<LookupResult, LookupError>, path: &[&str]) {
     let error = answer.unwrap_err();
     let LookupError::Failed(failure) = &error else { panic!("{error}") };
@@ -124,7 +124,7 @@ impl Scene {
         queued_told
     }
 
-    /// Who still has something in hand is told, and dropping what is refused does nothing.
+    /// A unit that still holds a responsibility is told, and dropping the refused one does nothing.
     fn refuses_what_comes_later(begun: MaterializationResponsibility, resolved: ResolvedResponsibility) {
         let definitions = addresses(begun.symbols());
         let refused = begun.notify_resolved(&definitions).unwrap_err();

@@ -113,7 +113,7 @@ fn what_was_emitted_together_goes_together() {
     assert!(!is_there(&main, "beside"));
 }
 
-/// What it needs was Ready when it was emitted, and what else it needs is not: the forest knows only of the latter.
+/// One need was Ready when the dependant was emitted, the other was not: the forest knows only of the latter.
 #[test]
 fn who_still_waits_for_others_counts() {
     let (session, main) = keeping();
@@ -163,7 +163,7 @@ fn dependants_are_of_any_dylib_and_kept_where_they_lead() {
         "dylib `plugin` does not keep what depends on its symbols, so a removal cannot ask: create it with \
          `create_jit_dylib_keeping_dependants`"
     );
-    // Nobody knows who needs `plug`: the chain ends there.
+    // The dependants of `plug` are not kept: the chain ends there.
     helper.remove_with(RemovalPolicy::Cascade).unwrap();
     assert_eq!(*log.lock(), ["plug", "helper"]);
     assert!(is_there(&plugin, "above"));
@@ -177,7 +177,7 @@ fn whoever_leaves_dependants_removes_as_always() {
     let query = linked(&main, "query", &["helper"], &log);
     helper.remove_leaving_dependants_by(|resource| resource.remove()).unwrap();
     assert!(is_there(&main, "query") && !is_there(&main, "helper"));
-    // A new one of the name is nobody's need.
+    // A new symbol of the name has no dependants.
     linked(&main, "helper", &[], &log).remove().unwrap();
     query.remove().unwrap();
     assert_eq!(*log.lock(), ["helper", "helper", "query"]);
@@ -220,7 +220,7 @@ fn an_error_names_the_first_of_many() {
     assert!(error.to_string().len() < 512);
 }
 
-/// Who asked to have it removed, and was refused, had lost it: what it had was the dylib's for ever.
+/// A caller that asked for its removal, and was refused, had lost the tracker: its symbols belonged to the dylib for ever.
 #[test]
 fn an_owned_tracker_that_is_needed_comes_back() {
     let session = ExecutionSession::new();

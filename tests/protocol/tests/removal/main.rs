@@ -1,4 +1,4 @@
-//! What is removed or moved elsewhere, by name, by tracker and by dylib, in whatever state it is.
+//! Symbols are removed or moved elsewhere, by name, by tracker and by dylib, in every state.
 
 mod by_name;
 mod clearing;

@@ -1,4 +1,4 @@
-//! Trackers that somebody owns, and removals by who wants to know what became of the resources.
+//! Owned trackers, and removals that report the fate of the resources.
 
 use std::any::Any;
 use std::error::Error;
@@ -17,7 +17,7 @@ impl Resource for Stuck {
     }
 }
 
-/// Who lost a tracker on the way out of a function left its symbols to the dylib for ever.
+/// A function that lost a tracker on an early return left its symbols to the dylib for ever.
 #[test]
 fn what_an_owned_tracker_has_goes_with_it() {
     let (session, main) = session();

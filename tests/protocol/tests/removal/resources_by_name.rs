@@ -87,7 +87,7 @@ fn an_initializer_goes_with_the_last_of_the_other_symbols() {
         let unit = unit_with(&main, &["a", "b"], "code", &log).with_initializer(session.intern(initializer));
         main.define(unit.boxed()).unwrap();
     };
-    // Before somebody asks for the unit.
+    // Before the first lookup of the unit.
     define("<first>");
     remove(&main, &["a"]).unwrap();
     assert!(is_defined(&main, "<first>"));

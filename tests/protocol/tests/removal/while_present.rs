@@ -1,7 +1,8 @@
-//! What lies at a symbol's address is held while the symbol may be removed, and while what it is an alias of may be.
+//! The code at a symbol's address is held while the symbol, or the source of its alias, may be removed.
 //!
-//! A handle of a function looked its symbol up twice, before and after it took hold of the code, and no test failed without the second
-//! look. A handle of an alias whose source had been removed held nothing, or whatever had come to lie there: a safe call ran it.
+//! A handle of a function looked its symbol up twice, before and after it took hold of the code, and no test failed without the
+//! second look. A handle of an alias whose source had been removed held nothing, or other code placed there since: a safe call
+//! ran that.
 //!
 //! ```text
 //!  lookup ─ hold: [ remove ─ define anew ─ look at the address ] ─ is it there? no ─ lookup ─ hold ─ is it there? yes

@@ -79,7 +79,7 @@ impl Cycle {
         }
         let gone = session.lookup_symbol(&order(&main), &session.intern("d"));
         assert!(matches!(gone, Err(LookupError::NotFound { .. })));
-        // What the cycle waited for has nothing to do with it.
+        // The symbol that the cycle waited for is not affected.
         assert!(c_ready.try_recv().is_err());
         let why = session.why(&main, &session.intern("c"));
         assert!(matches!(why.state, WhyState::Resolved { .. }), "{why}");

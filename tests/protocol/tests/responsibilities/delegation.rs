@@ -81,7 +81,7 @@ fn a_replacement_must_promise_the_same_flags() {
     let exported_only = JitDylibLookupFlags::MatchExportedSymbolsOnly;
     let both = [(main, exported_only), (second, exported_only)].into();
     assert_eq!(session.lookup_symbol(&both, &a).unwrap(), ready);
-    // What it took over as weak it may promise as strong, and the other way round.
+    // A symbol taken over as weak it may promise as strong, and the other way round.
     let weak = hidden.into_iter().map(|(name, flags)| (name, flags | SymbolFlags::WEAK)).collect();
     refused.responsibility.replace(replacement(weak)).unwrap();
     assert_eq!(waits.recv().unwrap().unwrap()[&a].flags, SymbolFlags::CALLABLE);

@@ -1,6 +1,6 @@
-//! What an emitted symbol depends on is demanded as if somebody had looked it up: it starts, is requested, is not withdrawn.
+//! A dependence of an emitted symbol is demanded as if it were looked up: it starts, is requested, is not withdrawn.
 //!
-//! In each test nobody ever looks `b` up; `a` is emitted as depending on it.
+//! In each test `b` is never looked up; `a` is emitted as depending on it.
 
 use std::sync::mpsc;
 
@@ -21,7 +21,7 @@ on_every_dispatcher!(
 
 type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
 
-/// Has a unit of `symbols`, among them `b`, begin, takes the token of `b`, and gives the symbols to `unit`, which nobody
+/// Has a unit of `symbols`, among them `b`, begin, takes the token of `b`, and gives the symbols to `unit`, which no lookup
 /// asks for.
 fn token_of_what_nobody_wants(
     main: &JitDylib,
@@ -40,7 +40,7 @@ fn token_of_what_nobody_wants(
     token
 }
 
-/// Emits `a` as depending on `token`; somebody waits for it.
+/// Emits `a` as depending on `token`; a lookup waits for it.
 fn emit_a_on(main: &JitDylib, token: Dependency) -> Answer {
     let session = main.session();
     let a = define_parked(main, "unit of a", &["a"]);
@@ -145,7 +145,7 @@ fn what_is_queued_is_withdrawn_with_its_last_dependant() {
     }
 }
 
-/// It fails because of something else that it depends on, and nobody was waiting for it: no lookup ends by that.
+/// It fails because of another dependence, and no lookup was waiting for it: no lookup ends by that.
 #[test]
 fn what_is_queued_is_withdrawn_when_its_last_dependant_fails() {
     for workers in [0, 1] {

@@ -152,7 +152,7 @@ fn a_handler_that_panics_is_reported_and_harms_nobody() {
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();
 }
 
-/// Nobody heard of a panic that came too late to fail a symbol.
+/// A panic that came too late to fail a symbol was not reported.
 #[test]
 fn a_unit_that_panics_after_it_has_finished_is_reported() {
     let (told, reports) = mpsc::channel();
@@ -175,7 +175,7 @@ fn a_unit_that_panics_after_it_has_finished_is_reported() {
     assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["a unit panicked: too late"]);
 }
 
-/// What a lookup of `a` says that a destructor makes on a thread that unwinds from a panic.
+/// The error of a lookup of `a` by a destructor, on a thread that unwinds from a panic.
 fn look_up_while_unwinding(session: ExecutionSession, main: JitDylib) -> String {
     struct LooksUpWhenDropped(ExecutionSession, JitDylib, mpsc::Sender<String>);
     impl Drop for LooksUpWhenDropped {
@@ -214,7 +214,7 @@ fn a_panic_inside_an_unwinding_thread_keeps_its_own_message() {
     assert!(error.ends_with("failed: the unit panicked: its own"), "{error}");
 }
 
-/// One event, one call: whoever depends on what broke hears of it before the call returns, each with its own path.
+/// One event, one call: all dependants of the failed symbol hear of it before the call returns, each with its own path.
 #[test]
 fn a_failure_reaches_every_query_that_depends_on_it_at_once() {
     let (session, main) = session();
@@ -258,7 +258,7 @@ fn what_fails_later_does_not_change_what_failed_first() {
     }
 }
 
-/// What a cycle waits for fails all of it, each symbol along an edge that is there.
+/// The failure of a symbol that a cycle waits for fails all of the cycle, each symbol along an existing edge.
 #[test]
 fn a_failure_tells_its_path_through_a_cycle() {
     let (session, main) = session();

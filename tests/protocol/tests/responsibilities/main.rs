@@ -1,4 +1,4 @@
-//! What a unit is handed and what becomes of it: resolved, emitted, delegated, failed, and who hears of that in which order.
+//! The fate of a unit's responsibility: resolved, emitted, delegated, failed, and the order of the effects.
 
 mod broken_cycles;
 mod delegation;

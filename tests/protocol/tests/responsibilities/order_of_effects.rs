@@ -105,7 +105,7 @@ fn an_emission_enqueues_units_then_wakes_threads_then_runs_code() {
     within_reason(|| {
         let clerk = Arc::new(Clerk::default());
         let (session, main) = session_of(&clerk);
-        // Searched and given back: its token is known, and nobody wants it.
+        // Searched and given back: its token is known, and no lookup wants it.
         let parked = define_parked(&main, "unit of b", &["b", "other"]);
         let _other = look_up_later(&session, request(&main, &["other"]));
         clerk.run_all();

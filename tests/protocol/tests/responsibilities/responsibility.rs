@@ -88,7 +88,7 @@ fn groups_name_covered_symbols_once() {
 #[test]
 fn a_dependency_nobody_searched_is_claimed_by_the_emission() {
     let (session, main) = session();
-    // Searched and given back: its token is known, and nobody wants it.
+    // Searched and given back: its token is known, and no lookup wants it.
     let parked = define_parked(&main, "unit of b", &["b", "other"]);
     let other = look_up_later(&session, request(&main, &["other"]));
     let mut responsibility = parked.recv().unwrap().attach();

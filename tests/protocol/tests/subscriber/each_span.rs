@@ -39,7 +39,7 @@ fn a_subscriber_that_panics_over_the_end_of_a_span_ends_no_process() {
     }
 }
 
-/// Whether it surely gets to see the span. That of a task ends after whoever waits for the task's answer goes on.
+/// Whether it surely gets to see the span. The span of a task ends after a thread that waits for the task's answer goes on.
 fn is_seen(on: On, over: usize) -> bool {
     match SPANS.get(over) {
         Some(&"dispatch.run") => false,
@@ -56,7 +56,7 @@ fn does_everything(main: &JitDylib, other: &str) {
     assert!(found.is_ok() || says(&failure_of(found), SUBSCRIBER_SAYS));
     session.transaction().define(main, absolute(main, &format!("{other}'s"), 1)).commit().expect("it is new");
 }
-/// What only the subscriber panics over comes out where the span is left, and is a panic of the code around.
+/// A panic of the subscriber alone comes out at the end of the span, and is a panic of the code around.
 fn panics_once(on: On, over: usize) {
     let (session, main) = on.session();
     define_simple(&main, "other", &["other"]);
@@ -78,7 +78,7 @@ fn panics_once(on: On, over: usize) {
             assert_eq!(message_of(&*payload), Some(SUBSCRIBER_SAYS));
         }
     }
-    // Whatever was left behind, nothing hangs, and nothing is in the way of others.
+    // After the panic nothing hangs, and later lookups work.
     define_simple(&main, "after", &["after"]);
     session.lookup_symbol(&order(&main), &session.intern("after")).expect("it works as ever");
     session.close().expect("it ends");
@@ -107,7 +107,8 @@ impl Drop for WhenDropped {
     }
 }
 
-/// What it panics over on the way of another panic stays there: all that is done on that way is done, and the first panic is the unit's.
+/// A panic of the subscriber while another panic unwinds stays there: the unwinding does all its work, and the first panic is
+/// the unit's.
 fn panics_on_the_way_of_a_panic(on: On, over: usize) {
     let (session, main) = on.session();
     define_simple(&main, "other", &["other"]);
@@ -145,7 +146,7 @@ fn panics_around_waits_that_panic(on: On, over: usize) {
         session.lookup_symbol(&order(main), &session.intern("parked")).map(drop).expect("it panics");
     };
     let waits: [fn(&ExecutionSession, &JitDylib); 2] = [blocks, waits];
-    // In place nobody else would finish what is parked.
+    // In place no other thread would finish the parked unit.
     for wait in waits.into_iter().take(if on == On::Place { 1 } else { 2 }) {
         let unit = {
             let main = main.clone();

@@ -87,7 +87,7 @@ impl tracing::Subscriber for Panics {
         true
     }
 }
-/// Whether there is a subscriber yet. Who holds it sees nobody else's spans.
+/// Whether there is a subscriber yet. Its holder sees only its own spans.
 static WATCHED: Mutex<bool> = Mutex::new(false);
 
 /// Has the subscriber watch, for this test alone until the guard is dropped.
