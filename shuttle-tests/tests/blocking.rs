@@ -15,7 +15,6 @@
 //! |---|---|
 //! | `pool::vacates_without_a_look`: a worker that blocks calls no thread for the queued tasks | `dispatch/src/sleep.rs` |
 //! | `pool::sleeps_without_a_second_look`: a worker falls asleep over a task that has just come | `dispatch/src/sleep.rs` |
-//! | `pool::blocked_tasks_hold_starts_back`: they count against the tasks that they wait for | `dispatch/src/limits.rs` |
 //! | `pool::lifts_without_a_look`: a thread that retires calls no other for the tasks that its task held back | `dispatch/src/sleep.rs` |
 #![cfg(uruk_shuttle)]
 
