@@ -165,8 +165,8 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
-    /// How many workers may run speculative and idle tasks at once; at least one. All but one unless set, so that what is
-    /// demanded finds a worker free of them. A task that blocks does not count, and goes on when its wait is over.
+    /// How many workers may run speculative and idle tasks at once; at least one. All but one unless set, so that demanded
+    /// tasks find a worker free of them. A task that blocks does not count, and goes on when its wait is over.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
         self.bounds.background_workers_max = Some(workers);
         self

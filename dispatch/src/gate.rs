@@ -99,8 +99,8 @@ impl Gate {
     }
 
     fn leave_many(&self, count: usize) {
-        // ordering[gate-drained]: Release. Pairs with the Acquire in `pending`: who sees that no task is left sees
-        // what the tasks did.
+        // ordering[gate-drained]: Release. Pairs with the Acquire in `pending`: a thread that sees that no task is left sees
+        // the tasks' effects.
         let before = self.word.fetch_sub(count * TASK, Ordering::Release);
         if before & CLOSED != 0 {
             // Taken and dropped: a waiter that saw the old count is asleep by the time we have the lock.

@@ -194,7 +194,7 @@ impl Counters {
         }
         let queued =
             std::array::from_fn(|p| self.sum(|stripe| &stripe.queued[p]).saturating_sub(started[p]) as usize);
-        // Begun threads and what is over first, ended ones and begun blocks last: what happens in between can only make the first
+        // Begun threads and ended blocks first, ended threads and begun blocks last: events in between can only make the first
         // side of `threads <= workers + blocked + surplus` too small, and the second too large.
         let (begun_threads, over) = (self.begun_threads.get(), self.blocks_over.get());
         let blocks_ended = self.blocks_ended.get();

@@ -132,7 +132,7 @@ impl Pool {
         }
     }
 
-    /// Starts a thread for what is queued if no slot is occupied, and gives all of it up if none can be started.
+    /// Starts a thread for the queued tasks if no slot is occupied, and gives all of them up if none can be started.
     ///
     /// Each dispatch has tried already; this is for tasks whose dispatch relied on the attempt of another thread.
     pub(crate) fn settle(self: &Arc<Self>) {
@@ -162,7 +162,7 @@ impl Pool {
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {
             Some(slot) => {
-                // Looks for what the lifted limit lets start.
+                // Looks for tasks that the lifted limit lets start.
                 self.vacate(&worker, slot)?;
             }
             // A thread that has already given its slot up needs no replacement.

@@ -22,12 +22,12 @@
 //! While tasks are queued that may start, at least one spare that is not blocked exists and looks at the clock. Spares that have nothing
 //! to do retire.
 //!
-//! **Architecture Invariant: no task runs on the stack of another, nor above a declared wait.** A thread of rayon's that
-//! waits in `join`, `scope` or `install` runs other jobs of its pool meanwhile, on the stack of what waits. If a task of
-//! ours waits so, a task that a ticket ran there might wait for the one beneath, which cannot go on before it ends: a hang with
-//! no cycle among symbols. So a ticket that finds itself above a task, above a [`blocking`](TaskDispatcher::blocking) or
-//! above a responsibility that its thread holds (`here.rs`, [`uruk_core::thread_is_engaged`]) is *turned away*: it takes
-//! nothing, and its turn goes to a spare.
+//! **Architecture Invariant: no task runs on the stack of another, nor above a declared wait.** A thread of rayon's that waits
+//! in `join`, `scope` or `install` runs other jobs of its pool meanwhile, on the stack of the waiting one. If a task of ours
+//! waits so, a task that a ticket ran there might wait for the one beneath, which cannot go on before it ends: a hang with no
+//! cycle among symbols. So a ticket that finds itself above a task, above a [`blocking`](TaskDispatcher::blocking) or above a
+//! responsibility that its thread holds (`here.rs`, [`uruk_core::thread_is_engaged`]) is *turned away*: it takes nothing, and
+//! its turn goes to a spare.
 //!
 //! One duty is left to the host: its code may hold a *detached* responsibility, which only it can finish, and wait in rayon. It
 //! declares such a wait with `session.blocking`.
@@ -86,9 +86,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// in rayon without us. A job of the host that waits by other means (a channel, a mutex, `block_on`) for something that tasks bring about
 /// should say so with `session.blocking(..)`; if it does not, tasks start some milliseconds later.
 ///
-/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads, as that is what it asks for. On one of
-/// them it goes on in place; on a spare it waits until one is free. If each of them is blocked in a lookup that needs the
-/// unit, none ever is, and nothing can tell: have such units looked up from outside of the pool, or asynchronously.
+/// A unit that waits for the host's pool (`pool.install(..)`) depends on the host's threads. On one of them it goes on in
+/// place; on a spare it waits until one is free. If each of them is blocked in a lookup that needs the unit, none ever is, and
+/// nothing can tell: have such units looked up from outside of the pool, or asynchronously.
 ///
 /// # Examples
 /// ```
@@ -356,7 +356,7 @@ impl TaskDispatcher for RayonTaskDispatcher {
 impl Drop for RayonTaskDispatcher {
     fn drop(&mut self) {
         if here::is_inside_task_of(&self.shared) {
-            // Tickets and spares keep what they share alive until they have run what is queued.
+            // Tickets and spares keep their shared state alive until they have run the queued tasks.
             self.shared.close();
         } else {
             self.shared.shutdown();

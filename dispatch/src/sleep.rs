@@ -27,7 +27,7 @@ pub enum Wake {
     Start,
 }
 
-/// How many slots are in each state; what is missing to their number is at work.
+/// How many slots are in each state; the rest are at work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Held by a thread that waits for a token.

@@ -112,7 +112,7 @@ fn search(pool: &Arc<Pool>, worker: &Worker, mut slot: Local<Queued>) -> Option<
 }
 
 fn look_everywhere(pool: &Pool, tally: Tally<'_>, slot: &mut Local<Queued>) -> Option<Queued> {
-    // The own deque before the shared one: a slot comes with what a predecessor left in it.
+    // The own deque before the shared one: a slot comes with the tasks that a predecessor left in it.
     if let Some(task) = slot.next(&pool.queues) {
         return Some(task);
     }
@@ -125,7 +125,7 @@ fn look_everywhere(pool: &Pool, tally: Tally<'_>, slot: &mut Local<Queued>) -> O
     look_lower(pool)
 }
 
-/// Looks for what is not demanded, as far as the limits let any of it start.
+/// Takes a lazy task, or a background one if the limits let it start.
 fn look_lower(pool: &Pool) -> Option<Queued> {
     if !pool.queues.any_waiting(TaskPriority::Idle) {
         return None;

@@ -115,7 +115,7 @@ fn a_batch_is_run_as_a_whole_or_comes_back_as_a_whole() {
     let mut tasks = batch(&ran);
     pool.dispatch_all(&mut tasks);
     assert!(tasks.is_empty());
-    // From inside a task, whose worker keeps what is demanded.
+    // From inside a task, whose worker keeps demanded tasks.
     pool.dispatch(demanded({
         let (pool, mut tasks) = (pool.clone(), batch(&ran));
         move || {

@@ -1,4 +1,4 @@
-//! A leaf that shuts its dispatcher down waits for nothing, and what is queued runs all the same.
+//! A leaf that shuts its dispatcher down does not wait, and queued tasks run all the same.
 #![cfg(not(any(uruk_loom, uruk_shuttle)))]
 
 #[path = "support/patience.rs"]

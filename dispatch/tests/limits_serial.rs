@@ -167,7 +167,7 @@ fn a_producer_does_not_wait_for_what_waits_for_it() {
     }
 }
 
-/// The turn waits for the producer, and the producer for what waits behind the turn.
+/// The turn waits for the producer, and the producer for the tasks behind the turn.
 #[test]
 fn a_turn_that_blocks_lets_producers_go_on() {
     let scene = scene(2, |builder| builder.speculative_queue_max(1));

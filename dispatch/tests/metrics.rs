@@ -75,7 +75,7 @@ fn yields(first: TaskPriority, queued: &[TaskPriority]) -> u64 {
     pool.metrics().yielded
 }
 
-/// The thread that waits for what is demanded may be waiting for the worker's processor too.
+/// The thread that waits for a demanded task may be waiting for the worker's processor too.
 #[test]
 fn a_worker_yields_when_it_turns_from_what_is_demanded_to_what_nobody_waits_for() {
     for background in [Idle, Speculative] {

@@ -13,7 +13,7 @@ use uruk_dispatch::WorkStealingTaskDispatcher;
 
 use TaskPriority::{Demanded, Lazy, Speculative};
 
-/// A pool, a queue, and what has run.
+/// A pool, a queue, and a log of the tasks run.
 #[derive(Clone)]
 struct Scene {
     pool: Arc<WorkStealingTaskDispatcher>,

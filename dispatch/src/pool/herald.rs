@@ -13,7 +13,7 @@
 //! ```
 //!
 //! An observer may wait, in a lookup for instance. While it does, tasks go to the workers as all others do: an observer may
-//! wait for what the next piece of news brings about.
+//! wait for an effect of the next event.
 //!
 //! **Architecture Invariant:** a task that was accepted is given to the herald, or back to the pool, exactly once. While the
 //! state is `Absent` or `Waiting`, the queue is empty. No user code runs under the lock. Model: `loom-tests/tests/herald.rs`.
@@ -28,7 +28,7 @@ use crate::current::Worker;
 use crate::threads::NotStarted;
 use crate::worker;
 
-/// The queue of the herald, and what it is doing.
+/// The queue and the state of the herald.
 #[derive(Debug, Default)]
 pub(crate) struct Herald {
     desk: Mutex<Desk>,

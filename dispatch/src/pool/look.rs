@@ -8,9 +8,9 @@ use super::Pool;
 impl Pool {
     /// Whether a task is queued that no limit holds back.
     ///
-    /// The floor may change before the second look. If it rises, a thread is called in vain. If it falls, a task may be overlooked
-    /// that could start now. A lifted limit made it fall, and the thread that lifted it looks or searches afterwards
-    /// (`sleep/README.md`): it finds what was queued by now, and a producer that queues later finds the limit lifted.
+    /// The floor may change before the second look. If it rises, a thread is called in vain. If it falls, a task may be
+    /// overlooked that could start now. A lifted limit made it fall, and the thread that lifted it looks or searches afterwards
+    /// (`sleep/README.md`): it finds the tasks queued by now, and a producer that queues later finds the limit lifted.
     pub(crate) fn any_startable(&self) -> bool {
         // Mostly nothing waits, or all may start: then the queues need not be asked twice.
         self.queues.any_waiting(TaskPriority::Idle)

@@ -353,7 +353,7 @@ impl Board {
         self.orders()
     }
 
-    /// A spare that blocks vacates its own permission, and needs none for who steps in for it.
+    /// A spare that blocks gives its own permission to its replacement.
     pub(super) fn permitted(&self) -> usize {
         self.blocked - self.blocked_spares + self.turned_away.max(usize::from(self.stalled))
     }

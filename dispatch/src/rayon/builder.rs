@@ -60,8 +60,8 @@ impl RayonTaskDispatcherBuilder {
         self
     }
 
-    /// How many threads, the host's and spares, may run speculative and idle tasks at once; at least one. One less than the host
-    /// has unless set, so that what is demanded finds a thread free of them. A task that blocks does not count.
+    /// How many threads, the host's and spares, may run speculative and idle tasks at once; at least one. One less than the
+    /// host has unless set, so that demanded tasks find a thread free of them. A task that blocks does not count.
     pub fn background_workers_max(mut self, workers: usize) -> Self {
         self.bounds.background_workers_max = Some(workers);
         self

@@ -10,7 +10,7 @@ use super::board::Who;
 /// An entry beneath the running code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beneath {
-    /// A task, whose thread runs it, and what it counts for.
+    /// A task: the kind of thread that runs it, and its charge.
     Task(Who, Charge),
     /// A wait.
     Wait,
@@ -47,7 +47,7 @@ pub(super) fn is_occupied() -> bool {
     STACK.try_with(|stack| !stack.borrow().is_empty()).unwrap_or(false)
 }
 
-/// The innermost of what belongs to `of`.
+/// The innermost entry that belongs to `of`.
 pub(super) fn innermost(of: &Shared) -> Option<Beneath> {
     find(of, |_| true)
 }

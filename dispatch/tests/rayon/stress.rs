@@ -13,8 +13,8 @@ use crate::hammer::{hammer, stress_length};
 /// Everything at once, in pools of one to three threads: tasks that dispatch and wait, join in rayon, panic, and waits of the
 /// host's own jobs, scheduled by the machine.
 ///
-/// But not joins and such waits in one pool: a join offers its stack to every job of the pool, and if that waits for what its own
-/// task is a part of, as the host has made it, neither ever ends.
+/// But not joins and such waits in one pool: a join offers its stack to every job of the pool. If such a job of the host waits
+/// for the task beneath it, neither ever ends.
 #[test]
 fn random_work_ends() {
     stress(Duration::from_millis(500));

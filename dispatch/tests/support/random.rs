@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed, so that what happened can be had again.
+//! Random numbers that follow from a seed, so that a run can be repeated.
 
 /// A small generator whose whole state is its seed (splitmix64).
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! The board, one change after another: what it orders, and whom it gives what.
+//! The board, one change after another: its orders, and the thread that gets each task.
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{SerialQueue, Task, TaskDispatcher, TaskPriority};

@@ -25,7 +25,7 @@ impl World {
         // No spare that could step in at once has to wait for the clock.
         let permitted = waiting > 0 && board.serving < board.permitted();
         assert!(!permitted || looking > 0, "{board:?}");
-        // Nothing is held back for ever: a limit is held by what runs, and ends.
+        // Nothing is held back for ever: only running tasks use up a limit, and they end.
         assert!(at_work > 0 || waiting > 0 || board.waiting() == 0, "{board:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A board with threads around it that do as they are told: what there is in a history, and what each of them does next.
+//! A board with threads around it that follow its orders: the parts of a history, and the next step of each.
 
 use uruk_core::{Task, TaskPriority};
 
