@@ -58,7 +58,7 @@ impl Stage {
         Arc::new(Self { session, dylib })
     }
 
-    /// An empty stage whose dylib keeps who depends on its symbols.
+    /// An empty stage whose dylib keeps the dependants of its symbols.
     pub fn keeping_dependants() -> Arc<Self> {
         let session = ExecutionSession::new();
         let dylib = session.create_jit_dylib_keeping_dependants("main").expect("the first dylib");
@@ -84,7 +84,7 @@ impl Stage {
         let started = Arc::new(AtomicUsize::new(0));
         let counts = started.clone();
         self.define(symbols, move |responsibility| {
-            // Relaxed: read by threads that the session has told of what follows, or that have joined this one.
+            // Relaxed: read by threads that the session tells of a later step, or that have joined this one.
             counts.fetch_add(1, Ordering::Relaxed);
             resolve_and_emit(responsibility);
         });
@@ -181,7 +181,7 @@ pub fn resolve_and_emit(responsibility: MaterializationResponsibility) {
     resolve(responsibility).notify_emitted(Vec::new()).expect("nothing can refuse it");
 }
 
-/// Does so on a thread of its own, with what was parked.
+/// Does so on a thread of its own, with a parked responsibility.
 pub fn emit_beside(parked: Detached<MaterializationResponsibility>) -> thread::JoinHandle<()> {
     thread::spawn(move || resolve_and_emit(parked.attach()))
 }

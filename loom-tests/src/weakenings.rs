@@ -50,7 +50,7 @@ struct Weakening<'a> {
 
 /// Leaves out each step that the text of `model` names, and demands that the test named beside it fails.
 ///
-/// Runs the calling test binary again for each step, so that nothing else is in the way of what is left out.
+/// Runs the calling test binary again for each step, so that each run leaves out one step alone.
 pub fn demand_caught(model: &str, text: &str) {
     if std::env::var_os("URUK_WEAKEN").is_some() {
         // A developer runs the whole file to look at one weakening.
@@ -75,7 +75,7 @@ fn rows<'a>(model: &str, text: &'a str) -> impl Iterator<Item = Weakening<'a>> {
 /// Runs one test without one step. An error says why that shows nothing.
 fn run(Weakening { step, test }: &Weakening<'_>) -> Result<(), String> {
     let binary = std::env::current_exe().expect("the running test");
-    // Not captured: a model that finds a lost wake-up may panic inside its panic, and what is captured dies with it.
+    // Not captured: a model that finds a lost wake-up may panic inside its panic, and captured output is lost then.
     let child = Command::new(binary)
         .args(["--exact", test, "--nocapture"])
         .env("URUK_WEAKEN", step)

@@ -1,4 +1,4 @@
-//! Witness: a resource that tells what has become of it.
+//! Witness: a resource that reports its fate.
 
 use std::error::Error;
 

@@ -7,8 +7,8 @@
 //!  let it go          free: take the word ─ let the queue go ─▶ look: taken ─ rest ─ …
 //! ```
 //!
-//! Proven, in every order with at most four preemptions: one thread at a time is inside, and sees what those before it did
-//! there; one waiting thread looks, and the others are asleep; every thread gets in. The word is the model's own. The word of
+//! Proven, in every order with at most four preemptions: one thread at a time is inside, and sees the effects of those before
+//! it; one waiting thread looks, and the others are asleep; every thread gets in. The word is the model's own. The word of
 //! `core/src/sync/brief.rs` comes from a crate; it need only be taken with Acquire and let go with Release, as here.
 //!
 //! **Fails if** this step is changed:
@@ -72,7 +72,7 @@ impl Drop for Looks<'_> {
     }
 }
 
-/// A lock, and what is done under it in two steps.
+/// A lock, and a count that is raised under it in two steps.
 struct Guarded {
     lock: Queued<Flag>,
     count: AtomicUsize,

@@ -12,10 +12,10 @@
 //!  tell the other calls of close      ──▶  close, a second time: returns
 //! ```
 //!
-//! Proven, in every order with at most two preemptions (one where a task has its answer and comes back; `make soak` looks at two there
-//! as well): `close` returns; every lookup returns, with an answer or with the
-//! closing; a definition is refused, or its unit is let go; what tasks did before they ended is seen by what the closing
-//! removes; when any call of `close` has returned, all of it is over.
+//! Proven, in every order with at most two preemptions (one where a task has its answer and comes back; `make soak` looks at
+//! two there as well): `close` returns; every lookup returns, with an answer or with the closing; a definition is refused, or
+//! its unit is let go; the removals of the closing see the effects of ended tasks; when any call of `close` has returned, all
+//! of it is over.
 //!
 //! **Fails if** one of these steps is left out:
 //!
@@ -23,8 +23,8 @@
 //! |---|---|---|
 //! | `close::forgets_the_queries`: rows go before their lookups are told of the closing | `core/src/session/close.rs` | `a_lookup_of_what_is_parked_ends_with_the_session` |
 //! | `close::admits_definitions`: a closed session takes definitions | `core/src/protocol/symbols/define.rs` | `a_definition_is_refused_or_let_go` |
-//! | `close::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
-//! | `close::waits_without_looking`: the closing thread waits without a look at what is left | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
+//! | `close::last_task_tells_nobody`: the last task ends without a look at the thread that waits for that | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
+//! | `close::waits_without_looking`: the closing thread waits without a look at the remaining tasks | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
 //! | `close::counts_without_acquire`: `session-drained` is Relaxed at its reading end | `core/src/session/drain.rs` | `closing_waits_for_tasks_and_sees_what_they_did` |
 //! | `close::task_that_waits_tells_nobody`: a task that comes to wait in a lookup is not looked at | `core/src/session/drain.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
 //! | `close::round_ends_no_queries`: tasks that wait in lookups are left there | `core/src/session/close.rs` | `a_task_that_waits_for_what_is_parked_goes_on` |
@@ -32,11 +32,11 @@
 //! | `close::excuses_who_has_its_answer`: a task that has its answer is excused until it wakes | `core/src/session/drain.rs` | `a_task_that_is_about_to_wake_is_waited_for` |
 //! | `close::excuses_who_was_answered_before`: a task is excused though its answer came before it sleeps | `core/src/session/drain.rs` | `a_task_that_is_about_to_wake_is_waited_for` |
 //! | `close::overtakes_what_is_handed_on`: what a thread has claimed is counted when it is enqueued | `core/src/session/drain.rs` | `what_another_thread_hands_on_is_waited_for` |
-//! | `close::overtakes_removals`: a close ends without a look at who removes resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
+//! | `close::overtakes_removals`: a close ends without a look at threads that remove resources | `core/src/session/close.rs` | `a_close_waits_for_who_removes_resources` |
 //! | `close::second_call_does_not_wait`: a call that finds the session closing returns at once | `core/src/session/close.rs` | `whoever_has_closed_finds_it_closed` |
 //! | `close::leaves_the_rest_to_nobody`: a close whose time is over leaves the rest to itself | `core/src/session/close.rs` | `a_close_whose_time_is_over_ends_behind_its_caller` |
 //! | `close::last_task_tells_nobody`: the same, where the task is the unit of a lookup that is served | `core/src/session/drain.rs` | `a_lookup_beside_a_closing_is_answered_or_refused` |
-//! | `close::last_task_tells_nobody`: the same, where it answers who waits for what was parked | `core/src/session/drain.rs` | `a_parked_responsibility_is_finished_or_refused` |
+//! | `close::last_task_tells_nobody`: the same, where it answers a lookup of a parked symbol | `core/src/session/drain.rs` | `a_parked_responsibility_is_finished_or_refused` |
 //! | `close::last_task_tells_nobody`: the same, where a unit starts, or does not, and the close cancels | `core/src/session/drain.rs` | `a_lookup_beside_a_cancelling_close_is_answered_or_refused` |
 //! | `close::keeps_its_generators`: a session that is closed keeps its generators | `core/src/protocol/removal/close.rs` | `a_lookup_suspended_at_a_generator_is_told_and_the_generator_goes` |
 //!

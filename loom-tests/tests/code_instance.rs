@@ -280,7 +280,7 @@ impl Methods {
         match self.table.claim(1, 1, World::FIRST) {
             InstanceClaim::There(there) => Some(there),
             InstanceClaim::Compile(compile) if compiles => {
-                // Relaxed: read by who has joined this thread.
+                // Relaxed: read by the thread that has joined this one.
                 self.compiled.fetch_add(1, Ordering::Relaxed);
                 compile.instance().publish_invoke(NonZeroU64::MIN).expect("nobody else compiles");
                 Some(compile.instance().clone())

@@ -18,8 +18,8 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `emit::leaves_its_slices`: a transaction does not come back for what its first slice left | `core/src/session/deliver.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
-//! | `emit::nobody_takes_over`: who relieves the thread that takes the slices does not come back for the next | `core/src/protocol/slices/agenda.rs` | `whoever_takes_over_goes_on` |
+//! | `emit::leaves_its_slices`: a transaction does not come back for the rest after its first slice | `core/src/session/deliver.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
+//! | `emit::nobody_takes_over`: a thread that takes over the slices does not come back for the next | `core/src/protocol/slices/agenda.rs` | `whoever_takes_over_goes_on` |
 //! | `emit::looks_for_no_root`: a component hangs without asking whether it closes a cycle | `core/src/protocol/dependences/resume.rs` | `two_emissions_that_close_a_cycle_make_both_ready` |
 //! | `emit::trusts_its_dependencies`: a dependency that failed before the emission does not refuse it | `core/src/protocol/symbols/emit.rs` | `a_failure_reaches_an_emission_in_every_order` |
 //! | `emit::failure_tells_no_dependants`: a failure stays with the node where it began | `core/src/protocol/dependences/fail.rs` | `a_failure_reaches_an_emission_in_every_order` |

@@ -9,8 +9,8 @@
 //!
 //! The same two sides as in `lodge.rs`, with the failure in the place of the emission.
 //!
-//! Proven, in every order with at most four preemptions: every lookup of what fails, or depends on what fails, is told
-//! of the failure, once, whether it lodged before or came after.
+//! Proven, in every order with at most four preemptions: every lookup of a symbol that fails, or of a dependant, is told of the
+//! failure, once, whether it lodged before or came after.
 //!
 //! **Fails if** one of these steps is left out:
 //!

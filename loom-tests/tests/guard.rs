@@ -191,7 +191,7 @@ impl Drop for Goes {
 /// A variable of the code that goes, written by a thread inside.
 struct Variable(UnsafeCell<u64>);
 
-// SAFETY: loom checks each access; that is what is tested.
+// SAFETY: loom checks each access; the model tests just that.
 unsafe impl Send for Variable {}
 // SAFETY: as above.
 unsafe impl Sync for Variable {}

@@ -6,8 +6,8 @@
 //!  notify               wake, take
 //! ```
 //!
-//! Proven, in every order within the preemption bound: each task is run once, shutdown ends the thread, and an observer may wait
-//! for what the next piece of news brings about, also behind a wait inside that wait.
+//! Proven, in every order within the preemption bound: each task is run once, shutdown ends the thread, and an observer may
+//! wait for an effect of the next event, also behind a wait inside that wait.
 //!
 //! **Fails if** one of these steps is left out:
 //!

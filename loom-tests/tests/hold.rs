@@ -73,7 +73,7 @@ impl Scene {
         thread::spawn(move || tracker.remove().expect("the resource does not complain"))
     }
 
-    /// Takes hold of what `name` stands for, as a handle does.
+    /// Holds the code of `name`, as a handle does.
     fn take(&self, name: &SymbolName) -> Result<&'static str, LookupError> {
         let session = &self.stage.session;
         loop {

@@ -8,8 +8,8 @@
 //!    open the latch
 //! ```
 //!
-//! Proven, in every order with at most four preemptions: a task is given back, or it has ended before the shutdown has,
-//! which sees what it did.
+//! Proven, in every order with at most four preemptions: a task is given back, or it has ended before the shutdown has, which
+//! sees its effects.
 //!
 //! **Fails if** one of these steps is changed:
 //!
@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | `in_place::counts_without_acquire`: `in-place-drained` is Relaxed at its reading end | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
 //! | `in_place::closes_one_word`: threads that count in another word are not told of the shutdown | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
-//! | `in_place::last_task_tells_nobody`: the last task ends without a look at who waits for that | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
+//! | `in_place::last_task_tells_nobody`: the last task ends without a look at the thread that waits for that | `core/src/task/in_place/tasks.rs` | `a_task_beside_a_shutdown_is_given_back_or_over` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model;

@@ -95,7 +95,7 @@ fn a_task_that_shuts_down_sees_what_others_did() {
         let written = Arc::new(AtomicUsize::new(0));
         dispatch(&pool, {
             let written = written.clone();
-            // Relaxed: the gate is what makes it visible.
+            // Relaxed: the gate makes it visible.
             move || written.store(1, Ordering::Relaxed)
         });
         dispatch(&pool, {
@@ -301,7 +301,7 @@ fn shutdown_ends_a_sleeping_worker() {
     });
 }
 
-/// A task dispatches while the pool is shut down: what it is told is what happens.
+/// A task dispatches while the pool is shut down: the new task runs exactly if it was admitted.
 #[test]
 fn a_worker_dispatches_during_shutdown() {
     model(|| {

@@ -23,7 +23,8 @@
 //! | `promote::overtakes_a_redirection`: a promotion does not ask whether the generation is still the same | `pipeline/src/lazy/cell.rs` | `a_slow_promotion_does_not_overtake_a_redirection` |
 //! | `promote::stores_without_the_lock`: it asks under the lock, and stores after that | `pipeline/src/lazy/cell.rs` | `what_was_led_elsewhere_is_not_counted_again` |
 //!
-//! `callers_reach_no_older_body_than_before` is in no row: it needs three threads, and what it would catch the others catch with two.
+//! `callers_reach_no_older_body_than_before` is in no row: it needs three threads, and the others catch the same weakenings
+//! with two.
 #![cfg(uruk_loom)]
 
 #[expect(dead_code, reason = "redirections are the other model's")]

@@ -22,7 +22,7 @@
 //! | `publish::version_stays`: the gate opens as it was before | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
 //! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::looks_once`: a reader does not look at the gate again | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
-//! | `publish::opens_unordered`: the gate may be seen open ahead of what changed | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
+//! | `publish::opens_unordered`: the gate may be seen open ahead of the change | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
 //! | `publish::removal_keeps_the_record`: the record of a name that goes stays | `core/src/record.rs` | `nobody_who_knows_of_the_removal_is_told_an_old_address` |
 //! | `publish::removal_keeps_the_record`: the same; told under the lock that it is gone, a thread then reads the record | `core/src/record.rs` | `a_thread_that_was_told_the_new_address_is_not_told_the_old_one` |
 #![cfg(uruk_loom)]
@@ -68,8 +68,8 @@ fn both(stage: &Stage, names: &[SymbolName; 2]) -> Result<[u64; 2], ()> {
     }
 }
 
-/// A third name is Ready and stays: without any, the table would begin anew in another array (`table.rs`), and what orders that
-/// would hide what the gate forgets.
+/// A third name is Ready and stays: without any, the table would begin anew in another array (`table.rs`), whose ordering would
+/// hide a fault of the gate.
 fn stage() -> Arc<Stage> {
     let stage = Stage::new();
     let third = stage.session.intern("z");

@@ -6,14 +6,15 @@
 //!                                                                                                none? match, lodge, wait
 //! ```
 //!
-//! Proven, in every order with at most three preemptions: both are told the address, none before it was emitted (I4) and without seeing what was done before that, and none
-//! waits for what is Ready already (I12); a symbol that is not Ready yet hides one that is from the ready path.
+//! Proven, in every order with at most three preemptions: both are told the address, but not before the emission (I4); they see
+//! all effects before it, and none waits for a symbol that is Ready already (I12); a symbol that is not Ready yet hides one
+//! that is from the ready path.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `ready::publishes_unordered`: a record may be seen ahead of what made its symbol Ready | `core/src/record/slot.rs` | `one_waits_and_one_needs_no_lock` |
+//! | `ready::publishes_unordered`: a record may be seen ahead of the effects that made its symbol Ready | `core/src/record/slot.rs` | `one_waits_and_one_needs_no_lock` |
 //! | `ready::answers_what_is_not_ready`: a record answers for a definition that is not Ready | `core/src/record/definitions.rs` | `what_is_not_ready_hides_what_is` |
 #![cfg(uruk_loom)]
 

@@ -7,7 +7,7 @@
 //!  emit                                       remove the resources
 //! ```
 //!
-//! Each step of the unit comes before the removal, and the removal takes what it made, or after it, and is refused.
+//! Each step of the unit comes before the removal, and the removal takes its result, or after it, and is refused.
 //!
 //! Proven, in every order with at most four preemptions: a lookup beside a removal finds, fails or misses, and always
 //! returns; a resource is removed with its tracker or was refused; what was removed is not emitted; nothing that depends
@@ -21,7 +21,7 @@
 //! | `remove::tracker_lives_on`: the emptied tracker takes further resources | `core/src/protocol/state/definitions/tracker.rs` | `a_resource_beside_a_removal_is_removed_or_refused` |
 //! | `remove::tells_no_queries`: rows go, and their lodged lookups stay | `core/src/protocol/symbols/remove.rs` | `a_unit_at_work_learns_that_its_tracker_is_gone` |
 //! | `remove::takes_what_is_at_work`: a removal by name does not ask whether a unit is at work | `core/src/protocol/removal/remove.rs` | `a_lookup_beside_a_removal_by_name_finds_or_misses` |
-//! | `remove::tells_no_dependants`: rows go, and what was emitted on them stays | `core/src/protocol/symbols/remove.rs` | `what_is_removed_is_depended_on_by_nothing` |
+//! | `remove::tells_no_dependants`: rows go, and symbols that were emitted on them stay | `core/src/protocol/symbols/remove.rs` | `what_is_removed_is_depended_on_by_nothing` |
 //! | `remove::emission_trusts_old_tokens`: a dependency that was removed before the emission does not refuse it | `core/src/protocol/symbols/emit.rs` | `what_is_removed_is_depended_on_by_nothing` |
 #![cfg(uruk_loom)]
 
@@ -147,7 +147,7 @@ fn what_is_removed_is_depended_on_by_nothing() {
         assert!(matches!(stage.lookup(&needs), Err(LookupError::Failed(_))));
         remover.join().expect("no panic").expect("there is no resource");
         assert!(matches!(stage.lookup(&below), Err(LookupError::NotFound { .. })));
-        // A responsibility for what is gone can be dropped.
+        // A responsibility for removed symbols can be dropped.
         let responsibility = parked.lock().take();
         drop(responsibility);
     });

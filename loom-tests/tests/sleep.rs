@@ -10,7 +10,7 @@
 //!
 //! Unordered flags stand for queues: locked queues would order what the fences must order. `pool.rs` has whole pools.
 //!
-//! Proven, in every order within the preemption bound: every thread that sleeps is woken for what it did not see.
+//! Proven, in every order within the preemption bound: every thread that sleeps is woken for an item that it did not see.
 //!
 //! **Fails if** one of these steps is left out:
 //!

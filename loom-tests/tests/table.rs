@@ -26,10 +26,10 @@
 //! | `table::names_first`: a slot has its name before the rest of it | `core/src/record/slot.rs` | `a_slot_is_filled_with_another_name` |
 //! | `table::leaves_it_in_the_older`: what is removed stays in the array that is moving | `core/src/record/array.rs` | `a_name_is_redefined_while_the_table_grows` |
 //! | `table::forgets_the_older`: readers see the new array alone before all has moved | `core/src/record/table.rs` | `what_nobody_changes_is_found_while_the_table_grows` |
-//! | `table::publishes_unordered`: a new array may be seen ahead of what is in it | `core/src/record/shared.rs` | `what_nobody_changes_is_found_while_the_table_grows` |
+//! | `table::publishes_unordered`: a new array may be seen ahead of its slots | `core/src/record/shared.rs` | `what_nobody_changes_is_found_while_the_table_grows` |
 //! | `table::frees_beneath_readers`: what was replaced is dropped at once | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
-//! | `table::enters_without_fence`: a reader may come to what was replaced, unseen by who replaced it | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
-//! | `table::leaves_unordered`: an array may be freed ahead of what its readers read | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
+//! | `table::enters_without_fence`: a reader may enter a replaced array, unseen by the thread that replaced it | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
+//! | `table::leaves_unordered`: an array may be freed ahead of its readers' reads | `core/src/record/shared.rs` | `an_array_is_freed_when_its_readers_have_left` |
 //! | `table::frees_beneath_readers`: the same, where the table shrinks | `core/src/record/shared.rs` | `a_name_is_redefined_while_the_table_shrinks` |
 //!
 //! In no row: `names_that_were_never_there_together_are_not_told_together`. It tests the gate, whose steps are in `publish.rs`;
@@ -48,7 +48,7 @@ struct Scene<const NAMES: usize> {
     reader: RecordsReader,
     writer: Mutex<RecordsWriter>,
     names: [SymbolName; NAMES],
-    /// The changer is done with what the test says.
+    /// The changer has made its changes.
     changed: AtomicBool,
 }
 

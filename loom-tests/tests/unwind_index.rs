@@ -18,11 +18,11 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `unwind_index::enters_without_fence`: a reader may come to what was unlinked, unseen by who unlinked it | `pipeline/src/runtime/unwind/index.rs` | `what_was_unlinked_is_freed_when_its_readers_have_left` |
-//! | `unwind_index::leaves_unordered`: memory may be freed ahead of what its readers read | `pipeline/src/runtime/unwind/index.rs` | `what_was_unlinked_is_freed_when_its_readers_have_left` |
+//! | `unwind_index::enters_without_fence`: a reader may enter unlinked memory, unseen by the thread that unlinked it | `pipeline/src/runtime/unwind/index.rs` | `what_was_unlinked_is_freed_when_its_readers_have_left` |
+//! | `unwind_index::leaves_unordered`: memory may be freed ahead of its readers' reads | `pipeline/src/runtime/unwind/index.rs` | `what_was_unlinked_is_freed_when_its_readers_have_left` |
 //! | `unwind_index::frees_beneath_readers`: what was unlinked is freed without a look at the counts | `pipeline/src/runtime/unwind/index.rs` | `what_was_unlinked_is_freed_when_its_readers_have_left` |
 //! | `unwind_index::replaces_unordered`: a leaf may be seen ahead of its entries | `pipeline/src/runtime/unwind/index.rs` | `what_stays_is_found_while_its_neighbours_come_and_go` |
-//! | `unwind_index::publishes_unordered`: a top may be seen ahead of what is in it | `pipeline/src/runtime/unwind/index.rs` | `what_stays_is_found_while_leaves_split_and_empty` |
+//! | `unwind_index::publishes_unordered`: a top may be seen ahead of its leaves | `pipeline/src/runtime/unwind/index.rs` | `what_stays_is_found_while_leaves_split_and_empty` |
 //! | `unwind_index::frees_beneath_readers`: the same, with a reader on each stripe | `pipeline/src/runtime/unwind/index.rs` | `readers_of_two_stripes_are_both_waited_for` |
 #![cfg(uruk_loom)]
 

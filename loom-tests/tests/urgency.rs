@@ -187,7 +187,7 @@ fn what_an_emission_comes_to_depend_on_is_raised() {
             move |responsibility| *parked.lock() = Some(responsibility.detach())
         });
         stage.define(&[&needed], {
-            // Another unit takes over: of what is queued there is a token.
+            // Another unit takes over: so there is a token of a queued unit.
             let (token, again) = (token.clone(), needed.clone());
             move |responsibility| {
                 *token.lock() = responsibility.dependency(&again);

@@ -46,7 +46,7 @@ impl Job for Entry {
 
 type Written = Arc<Mutex<Vec<u32>>>;
 
-/// A queue, and what was written.
+/// A queue, and the written entries.
 fn queue() -> (Arc<WriteBehind<Entry>>, Written) {
     let written = Written::default();
     let queue = WriteBehind::new({
