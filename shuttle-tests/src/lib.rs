@@ -1,4 +1,4 @@
-//! Random schedules of what is too large for a model; empty unless built with --cfg uruk_shuttle.
+//! Random schedules of scenarios that are too large for a model; empty unless built with --cfg uruk_shuttle.
 //!
 //! | file in `tests/` | scenario |
 //! |---|---|

@@ -102,7 +102,7 @@ impl MaterializationUnit for Unit {
     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
 }
 
-/// Resolves a unit's symbol to what follows from what it needs, and emits it as depending on that.
+/// Resolves a unit's symbol to an address that follows from its needs, and emits it as depending on them.
 fn finish(responsibility: MaterializationResponsibility, found: &LookupResult) {
     let sum: u64 = found.iter().map(|(_, definition)| definition.address.value()).sum();
     let symbols: Vec<_> = responsibility.symbols().keys().cloned().collect();

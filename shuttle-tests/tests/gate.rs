@@ -98,7 +98,7 @@ enum Change {
     Redefine,
     /// They are new, in front of the others.
     Shadow,
-    /// They are what they were behind.
+    /// The definitions behind them are found again.
     Unshadow,
 }
 

@@ -9,8 +9,8 @@
 //!    completed += 1
 //! ```
 //!
-//! Held in every schedule tried (I13): what a reader was told is what the locked path told for all its names together in one
-//! of the versions `first..=last`. The error of a lookup that a removal has hit needs a removal among them.
+//! Held in every schedule tried (I13): a reader's answer is that of the locked path for all its names together in one of the
+//! versions `first..=last`. The error of a lookup that a removal has hit needs a removal among them.
 //!
 //! `gate.rs` has what takes the lock rarely.
 //!

@@ -99,7 +99,7 @@ fn it_notices_each_step_that_is_left_out() {
     weakenings::demand_noticed("whoever_calls_reaches_what_is_defined", &steps);
 }
 
-/// One body: of which function, which generation, and whether it is the better one. They are ordered by what a caller may see in turn.
+/// One body: of which function, which generation, and whether it is the better one. A caller sees the bodies of a function in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Body {
     function: usize,
@@ -341,7 +341,7 @@ impl Stage {
     }
 }
 
-/// Now and then a thread is late with what it has found.
+/// Now and then a thread is late with its result.
 fn be_slow() {
     if thread_rng().gen_bool(0.3) {
         (0..thread_rng().gen_range(1..60)).for_each(|_| thread::yield_now());

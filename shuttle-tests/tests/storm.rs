@@ -49,7 +49,7 @@ fn every_lookup_ends_once_with_nothing_that_was_never_emitted() {
         for thread in threads {
             thread.join().expect("no panic");
         }
-        // Threads of units may still run; closing waits for what the session has counted, and ends the rest.
+        // Threads of units may still run; closing waits for the tasks that the session has counted, and ends the rest.
         stage.session.close().expect("nothing of this scenario refuses to go");
         let (asked, told) = (stage.asked.load(Ordering::Relaxed), stage.told.load(Ordering::Relaxed));
         assert_eq!(asked, told, "each lookup that was not withdrawn has ended, and once");
@@ -151,8 +151,7 @@ impl Facts {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Resolves, asks for what the unit needs as a linker does, emits; or fails somewhere on the way. Here, or on
-    /// another thread.
+    /// Resolves, asks for the unit's needs as a linker does, emits; or fails somewhere on the way. Here, or on another thread.
     fn materialize(
         self: &Arc<Self>,
         responsibility: MaterializationResponsibility,
