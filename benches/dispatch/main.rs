@@ -1,4 +1,4 @@
-//! The scheduler: what a task costs, how soon another thread has it, how soon what is wanted runs although much is queued.
+//! The scheduler: the cost of a task, the delay until another thread has it, the delay of a demanded unit behind a long queue.
 //!
 //! ```text
 //! cargo bench --bench dispatch -- [--case REGEX] [--scale small|full] [--list] [--help]

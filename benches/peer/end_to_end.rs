@@ -18,7 +18,7 @@ use crate::parts::{parts, with_machine_of_its_own};
 use crate::point::{Inputs, Point};
 use crate::support::{order, set};
 
-/// Room for what two hundred modules become, many times.
+/// Room for the objects of two hundred modules, many times.
 const STORE_BYTES: usize = 256 << 20;
 
 /// How modules are handed over.

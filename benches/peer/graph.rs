@@ -1,4 +1,4 @@
-//! The shapes of who depends on whom, and in which order the units are emitted.
+//! The shapes of dependence graphs, and the orders in which units are emitted.
 
 use crate::harness::SplitMix64;
 

@@ -26,7 +26,7 @@ impl Scale {
     }
 }
 
-/// One repetition: the timed region, and what else was noticed.
+/// One repetition: the timed region, and other observations.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) wall: Duration,

@@ -1,4 +1,4 @@
-//! Functions that are linked when they are first called: what the first call of each costs, and what later ones do.
+//! Functions that are linked when they are first called: the cost of the first call of each, and of later calls.
 //!
 //! Later calls are measured twice, through the stub and directly, each cycling over all functions and with one of them alone. Every call
 //! takes the answer of the one before.

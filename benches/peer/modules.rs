@@ -11,7 +11,7 @@ use uruk::pipeline::object::ObjectBuffer;
 use crate::generate;
 use crate::point::Inputs;
 
-/// A module as bitcode in memory, and what it defines.
+/// A module as bitcode in memory, and its interface.
 pub(crate) struct Module {
     pub(crate) bitcode: ObjectBuffer,
     pub(crate) interface: ModuleInterface,

@@ -10,7 +10,7 @@ use uruk_core::{
 use crate::graph::Graph;
 use crate::support::{Engine, definition, interface, one, set};
 
-/// A unit that waits to be resolved and emitted, and what it will say then.
+/// A unit that waits to be resolved and emitted, with its address and dependences.
 struct Waiting {
     responsibility: Detached<MaterializationResponsibility>,
     address: SymbolMap,
@@ -129,7 +129,7 @@ impl Luggage {
     }
 }
 
-/// Whether an answer of a lookup has come, and what it was.
+/// The answer of a lookup, if it has come.
 #[derive(Clone, Default)]
 pub(crate) struct Answer(Arc<Mutex<Option<bool>>>);
 

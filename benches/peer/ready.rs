@@ -96,8 +96,8 @@ fn by_text(scale: Scale, threads: usize) {
         .report(&samples);
 }
 
-/// Looks up all symbols of a dylib with one query. The vector of their names is what the query takes; what it
-/// costs to make a set that owns its names, and an answer that keeps them, is told as `set_ns_per_op`.
+/// Looks up all symbols of a dylib with one query. The query takes the vector of their names; `set_ns_per_op` is the time of a
+/// query that makes a set of its own names, and an answer that keeps them.
 fn batch(scale: Scale) {
     let queries = scale.pick(100, 500);
     let operations = queries * SYMBOLS;

@@ -1,11 +1,12 @@
-//! Functions that get other bodies while they run: what a call costs under a guard, what a redefinition costs, and what it leaves.
+//! Functions that get other bodies while they run: the cost of a call under a guard, and the cost and the remains of a
+//! redefinition.
 //!
 //! ```text
 //! cargo bench --bench redefine
 //! ```
 //!
-//! The kinds of calls run in turn in each round; every call takes the answer of the one before. *Over* is the median of what a round took
-//! more than its plain calls, through a pointer to the function itself.
+//! The kinds of calls run in turn in each round; every call takes the answer of the one before. *Over* is the median of the
+//! extra time of a round over its plain calls, through a pointer to the function itself.
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 
