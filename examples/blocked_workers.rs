@@ -2,9 +2,9 @@
 //!
 //! `cargo run --features trace --example blocked_workers -- trace.json`, then open the file in <https://ui.perfetto.dev>.
 //!
-//! Three units, each of which blocks in a lookup of the next, on a pool of one worker. Each time another thread goes on with the
-//! worker's slot: the trace shows a slice `dispatch.block` on the track of the one, and what the other does meanwhile
-//! on a track of its own, which begins with `replaces a blocked worker`.
+//! Three units, each of which blocks in a lookup of the next, on a pool of one worker. Each time another thread goes on with
+//! the worker's slot: the trace shows a slice `dispatch.block` on the track of the one. The other's work has a track of its
+//! own, which begins with `replaces a blocked worker`.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -149,7 +149,7 @@ mod tests {
                 found.remove(0)
             };
             let (outer, inner) = (made(waiting), made(needed));
-            // The wait lies inside of what the blocked worker makes, on its track.
+            // The wait lies inside the unit of the blocked worker, on its track.
             assert_eq!(blocked.track, outer.track);
             assert!(outer.begin <= blocked.begin && blocked.end <= outer.end, "{outer:?} {blocked:?}");
             // Another thread makes what it waits for, meanwhile.

@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(addresses)
         });
     jit.add_unit(Box::new(unit))?;
-    // SAFETY: this is the signature of what `compile` writes, and the engine outlives the pointer.
+    // SAFETY: `compile` writes a function of this signature, and the engine outlives the pointer.
     let seven: extern "C" fn() -> i32 = unsafe { jit.function("seven")? };
     assert_eq!(seven(), 7);
     println!("seven() = {}", seven());

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let first = library.create_tracker();
     library.define_with_tracker(absolute_symbols(define(0x1000)), &first)?;
 
-    // The program finds what its library defines.
+    // The program finds the symbols of its library.
     let found = session.lookup_symbol(&program.link_order(), &limit)?;
     assert_eq!(found.address.value(), 0x1000);
 

@@ -1,4 +1,4 @@
-//! The table of instances, the definitions of each world, and what is compiled when.
+//! The table of instances, the definitions of each world, and the times of compilation.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// Each method has one specialization here.
 const ONLY: () = ();
 
-/// A place of calls, and what it keeps as long as the world is the same.
+/// A place of calls, and its cache while the world stays the same.
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) factor: i64,

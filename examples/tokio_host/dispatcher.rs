@@ -1,6 +1,6 @@
 //! Tasks of a session on the blocking threads of a tokio runtime.
 //!
-//! The pattern for any executor: tasks wait in a queue of one's own, and what the executor gets is a *ticket*, which takes the
+//! The pattern for any executor: tasks wait in the dispatcher's own queue, and the executor gets a *ticket*, which takes the
 //! most urgent task once it is run. A ticket that the executor drops, because it ends, drops a task, which fails what it owned.
 
 use std::cell::Cell;
