@@ -47,7 +47,7 @@ pub fn define_blocking(main: &JitDylib, symbol: &str, needs: &[&str], told: &Tel
     main.define(unit.boxed()).expect("nothing of the name is defined");
 }
 
-/// Finishes, or fails as what was needed did.
+/// Finishes, or fails with the error of the needed lookup.
 pub fn finish_or_fail(responsibility: MaterializationResponsibility, outcome: Result<(), LookupError>) {
     match outcome {
         Ok(()) => finish(responsibility),
@@ -75,13 +75,13 @@ pub fn while_blocked(session: &ExecutionSession, run: impl FnOnce() + Send + 'st
     session.dispatch(Task::new("late", TaskPriority::Demanded, run));
 }
 
-/// The symbols of the cycle of the one lookup that was told of it, from the least on, and who that was.
+/// The name of the one lookup that was told of a cycle, and the cycle's symbols from the least on.
 pub fn the_cycle(told: &Told) -> (String, Vec<String>) {
     let name = |step: &DeadlockStep| step.symbol().map_or("(generator)".to_owned(), SymbolName::to_string);
     the_cycle_as(told, name)
 }
 
-/// The same with each step as `text` says it.
+/// The same with the text of each step from `text`.
 pub fn the_cycle_as(told: &Told, text: impl Fn(&DeadlockStep) -> String) -> (String, Vec<String>) {
     let errors: Vec<_> = told.try_iter().collect();
     let mut cycles = errors.iter().filter_map(|(who, error)| match error {

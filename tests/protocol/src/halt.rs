@@ -30,7 +30,7 @@ impl Halt {
         self.reached.wait();
     }
 
-    /// Lets all go on who are here, and who come later.
+    /// Lets all threads go on that are here, or come later.
     pub fn let_go(&self) {
         self.open.open();
     }

@@ -170,7 +170,7 @@ pub fn session_on(dispatcher: Arc<dyn TaskDispatcher>) -> (ExecutionSession, Jit
     (session, main)
 }
 
-/// The same, and what the session reports.
+/// The same, and the reports of the session.
 pub fn reporting_session_on(
     dispatcher: Arc<dyn TaskDispatcher>,
 ) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
@@ -256,7 +256,8 @@ pub fn define_absolute(dylib: &JitDylib, name: &str, address: u64) {
     dylib.define(absolute(dylib, name, address)).expect("nothing of the name is defined");
 }
 
-/// Emits everything as depending on what `needs` finds, once that has addresses: what a linker does. Fails with it otherwise.
+/// Emits everything as depending on the symbols of `needs`, once they have addresses, as a linker does. Fails with their error
+/// otherwise.
 pub fn emit_depending_on(resolved: ResolvedResponsibility, needs: LookupRequest) {
     let session = resolved.session().clone();
     let resolved = resolved.detach();

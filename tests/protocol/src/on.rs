@@ -54,7 +54,7 @@ impl On {
         session_on(self.dispatcher())
     }
 
-    /// The same, and what it reports.
+    /// The same, and its reports.
     pub fn reporting_session(self) -> (ExecutionSession, JitDylib, mpsc::Receiver<String>) {
         reporting_session_on(self.dispatcher())
     }

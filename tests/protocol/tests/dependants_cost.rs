@@ -15,7 +15,7 @@ use uruk_core::{ExecutionSession, JitDylib, ResourceTracker};
 /// Chunks are whole. With debug assertions each transaction checks the state now and then.
 const UNITS: usize = if cfg!(debug_assertions) { 4_096 } else { 20_480 };
 
-/// Symbols that are Ready, in a dylib that keeps who needs them or not.
+/// Symbols that are Ready, in a dylib that keeps their dependants or not.
 fn library(keeps: bool, symbols: usize) -> (ExecutionSession, JitDylib) {
     let session = ExecutionSession::new();
     let main = match keeps {

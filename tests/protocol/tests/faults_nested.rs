@@ -49,7 +49,7 @@ fn a_long_chain_of_aliases_that_fails_needs_no_stack() {
     });
 }
 
-/// Units that each look up the next, and fail with what `says` of what they were told.
+/// Units that each look up the next, and fail with `says` of their lookup's error.
 fn units_fail_at_both_ends(says: fn(LookupError) -> SharedError) {
     on_a_small_stack(move || {
         let (session, main) = session();

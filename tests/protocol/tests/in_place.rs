@@ -136,7 +136,7 @@ fn a_long_chain_of_asynchronous_lookups_needs_no_stack() {
     });
 }
 
-/// As linkers do: addresses first, then a dependence on what the lookup of addresses found.
+/// As linkers do: addresses first, then a dependence on the symbols found.
 #[test]
 fn a_long_chain_of_lookups_until_resolved_needs_no_stack() {
     on_a_small_stack(|| {

@@ -1,4 +1,4 @@
-//! Memory is proportional to what is live.
+//! Memory is proportional to the live symbols.
 
 use protocol_tests::resident::grows_no_more_after_three;
 use protocol_tests::*;

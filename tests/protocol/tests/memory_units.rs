@@ -1,4 +1,4 @@
-//! Memory is proportional to what is live, also where units ran, depended on each other, failed, and were known by other names.
+//! Memory is proportional to the live symbols, also after units ran, depended on each other, failed, and had aliases.
 
 use protocol_tests::resident::grows_no_more_after_three;
 use protocol_tests::*;

@@ -2,9 +2,9 @@
 //! that ask for them in every way, on pools of any size and limits. Every lookup is answered once, none hangs, every address is
 //! right.
 //!
-//! Long on purpose: `make stress`, or in one of its rounds, `cargo test --release -p protocol-tests --test stress -- --ignored`; under
-//! ThreadSanitizer `make stress-tsan`. `URUK_STRESS_SECONDS` says how long. A round that fails prints its seed, and `URUK_STRESS_SEED` repeats
-//! its graph, its pool and what its clients do, as far as the scheduler does.
+//! Long on purpose: `make stress`, or in one of its rounds, `cargo test --release -p protocol-tests --test stress --
+//! --ignored`; under ThreadSanitizer `make stress-tsan`. `URUK_STRESS_SECONDS` says how long. A round that fails prints its
+//! seed, and `URUK_STRESS_SEED` repeats its graph, its pool and its clients' steps, as far as the scheduler does.
 
 use std::future::Future;
 use std::panic::resume_unwind;

@@ -67,7 +67,7 @@ impl TaskDispatcher for Holds {
     }
 }
 
-/// The close found nothing that moved, and ended the lookup of what was emitted.
+/// The close found nothing that moved, and ended the lookup of an emitted symbol.
 #[test]
 fn a_close_waits_for_who_attends_to_slices() {
     within_reason(|| {

@@ -13,7 +13,7 @@ use uruk_core::{
     TaskDispatcher, TaskPriority, absolute_symbols,
 };
 
-/// Defines `name`, whose unit looks `source` up, tells what came of it, and finishes.
+/// Defines `name`, whose unit looks `source` up, reports the outcome, and finishes.
 fn define_blocking(main: &JitDylib, name: &str, source: &str, told: mpsc::Sender<Result<(), LookupError>>) {
     let session = main.session().clone();
     let (dylib, source) = (main.clone(), session.intern(source));

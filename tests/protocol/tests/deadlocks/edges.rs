@@ -74,7 +74,7 @@ fn define_blocking_in(queue: &SerialQueue, main: &JitDylib, symbol: &str, needs:
     main.define(unit.in_queue(queue).boxed()).unwrap();
 }
 
-/// The steps of the one cycle that a lookup was told of, without dylibs, from the least on, and the lookup's name.
+/// The name of the one lookup that was told of a cycle, and the cycle's steps from the least on, without dylibs.
 fn the_steps(told: &Told) -> (String, Vec<String>) {
     the_cycle_as(told, |step| {
         let kind = match step {

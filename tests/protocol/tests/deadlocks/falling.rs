@@ -1,4 +1,5 @@
-//! A cycle that an emission closes while a removal goes on in slices, when some of what was emitted is removed before the look.
+//! A cycle that an emission closes while a removal goes on in slices, when some of the emitted symbols are removed before the
+//! look.
 
 use std::sync::mpsc;
 

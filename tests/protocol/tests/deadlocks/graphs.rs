@@ -123,7 +123,7 @@ fn graphs_without_a_cycle_are_never_refused() {
             let count = 60;
             let mut units = vec![Unit::default(); count];
             for index in 0..count - 6 {
-                // Downwards only for what is waited for; symbols that merely depend on each other form rings of three.
+                // Waits lead downwards only; symbols that merely depend on each other form rings of three.
                 for _ in 0..numbers.below(3) {
                     units[index].blocks_for.insert(index + 6 + numbers.below(count - index - 6));
                 }

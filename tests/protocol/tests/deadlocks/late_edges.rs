@@ -41,7 +41,7 @@ fn the_last_edge_may_be_an_emission() {
             }
         }
         assert_eq!(path.len(), 2, "{error}");
-        // Not told: it fails with what it depends on.
+        // Not told: it fails with its dependence.
         assert!(matches!(x_wanted.recv().unwrap(), Err(LookupError::Failed(_))));
     });
 }

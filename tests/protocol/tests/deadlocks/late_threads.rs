@@ -68,7 +68,7 @@ fn an_emission_closes_the_circle(on: On) {
         client.join().unwrap().unwrap_err();
     });
     assert_eq!(the_cycle(&told), ("A".into(), vec!["a".into(), "x".into()]));
-    // Not told: it fails with what it depends on.
+    // Not told: it fails with its dependence.
     assert!(matches!(x_wanted.recv().unwrap(), Err(LookupError::Failed(_))));
     session.close().unwrap();
 }

@@ -1,5 +1,5 @@
-//! Looks: how long the first holds the lock, and that one which is told to look finds what has closed since. That threads look by
-//! themselves is for the tests beside this one (`late_threads.rs`).
+//! Looks: the first does not hold the lock for long, and a thread that is asked to look finds a cycle closed since.
+//! `late_threads.rs` tests that threads look by themselves.
 
 use std::sync::mpsc;
 

@@ -1,5 +1,5 @@
-//! A responsibility that another thread takes over while the one that had it is blocked: it lay in a thread-local, and what the
-//! blocked thread runs meanwhile has detached it.
+//! A responsibility that another thread takes over while the one that had it is blocked: it lay in a thread-local, and a task
+//! that the blocked thread runs meanwhile has detached it.
 
 use std::cell::RefCell;
 use std::sync::{Arc, mpsc};

@@ -200,8 +200,8 @@ fn name(index: usize) -> String {
 const DYLIBS: usize = 3;
 const NAMES: usize = 12;
 
-/// For each name of each dylib whether it is an alias, and of what: in some graphs of what comes before it in a random order, so that
-/// there is no cycle.
+/// The source of each alias, by place. In some graphs the source comes before the alias in a random order, so that there is no
+/// cycle.
 fn graph(numbers: &mut Random, acyclic: bool) -> BTreeMap<Place, Place> {
     let mut places: Vec<Place> = (0..DYLIBS * NAMES).map(|index| (index / NAMES, index % NAMES)).collect();
     for index in 1..places.len() {

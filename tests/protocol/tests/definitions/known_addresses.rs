@@ -1,4 +1,4 @@
-//! Units that give their addresses away: when they are asked for them, and what they are when they are not.
+//! Units that give their addresses away: the time of that question, and their behaviour without it.
 
 use std::sync::{Arc, mpsc};
 

@@ -150,7 +150,7 @@ fn a_replacement_in_a_transaction_happens_with_the_rest_or_not_at_all() {
     replaces(&two).commit().unwrap();
     assert_eq!(main.link_order(), exporting(&[&two]));
     assert_eq!(session.lookup_symbol(&main.link_order(), &session.intern("a")).unwrap(), at(2));
-    // Each step sees what those before it do.
+    // Each step sees the effects of those before it.
     let twice = session.transaction().replace_in_link_order(&main, &two, &one, ALL);
     twice.replace_in_link_order(&main, &two, &main, ALL).commit().unwrap();
     assert_eq!(main.link_order(), [(one, ALL)].into());

@@ -25,7 +25,7 @@ const STRONG: SymbolFlags = EXPORTED;
 const WEAK: SymbolFlags = EXPORTED.union(SymbolFlags::WEAK);
 const COMMON: SymbolFlags = EXPORTED.union(SymbolFlags::COMMON);
 
-/// A session in which unit `existing` defines `a`, and what keeps it where it stands.
+/// A session in which unit `existing` defines `a`, and the values that hold it at its stage.
 struct Existing {
     session: ExecutionSession,
     main: JitDylib,
@@ -194,7 +194,7 @@ fn a_duplicate_leaves_the_weak_ones_beside_it_alone() {
     assert_eq!(main.flags([session.intern("w")]), [(session.intern("w"), WEAK)]);
 }
 
-/// A weak definition of `name` that tells what it discards.
+/// A weak definition of `name` that reports its discarded symbol.
 fn existing_weak(session: &ExecutionSession, main: &JitDylib, name: &str) -> mpsc::Receiver<SymbolName> {
     let (tell, discarded) = mpsc::channel();
     let symbols = [(session.intern(name), WEAK)].into_iter().collect();

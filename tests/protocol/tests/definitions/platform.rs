@@ -10,7 +10,7 @@ use uruk_core::{
     UnitNumber, absolute_symbols, shared_error,
 };
 
-/// Writes down what it is told, with the session in its hands, and objects to what is called `bad`.
+/// Logs its calls, with the session in its hands, and objects to names with `bad`.
 #[derive(Default)]
 struct Scribe {
     log: Mutex<Vec<String>>,

@@ -180,7 +180,7 @@ fn a_handler_of_what_a_panic_felled_may_close_the_session() {
     });
 }
 
-/// Its task was counted twice, once for the code and once for what was being dropped.
+/// Its task was counted twice, once for the code and once for the drop.
 #[test]
 fn a_handler_whose_task_an_idle_thread_drops_may_close_the_session() {
     within_reason(|| {

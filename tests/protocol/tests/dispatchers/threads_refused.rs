@@ -45,7 +45,7 @@ fn a_unit_that_cannot_be_replaced_is_refused_its_lookup_and_fails_with_that() {
             assert!(failure.in_full().contains("the operating system refused a thread"), "{failure}");
             let refused = told.recv().unwrap();
             assert!(matches!(refused, LookupError::Wait(WaitError::NoThread { .. })), "{refused:?}");
-            // Its thread goes on, and what it had asked for is as good as before.
+            // Its thread goes on, and the symbol that it had asked for can be had as before.
             session.lookup_symbol(&order(&main), &session.intern("b")).unwrap();
             session.close().unwrap();
             let metrics = pool.metrics();

@@ -74,7 +74,7 @@ fn units_that_block_leave_the_reactor_alone() {
         let parked = define_parked(&main, "last", &["s50"]);
         runtime.block_on(async {
             let lookup = tokio::spawn(session.lookup_future(request(&main, &["s0"])));
-            // All fifty wait for what the reactor itself finishes.
+            // All fifty wait for a symbol that the reactor itself finishes.
             let responsibility = tokio::task::spawn_blocking(move || parked.recv().unwrap()).await.unwrap();
             finish(responsibility.attach());
             lookup.await.unwrap().unwrap();
@@ -160,7 +160,7 @@ fn a_runtime_that_ends_first_fails_what_is_queued() {
     });
 }
 
-/// The ticket of what the task dispatches is dropped on the task's own thread.
+/// The ticket of a task that the task dispatches is dropped on the dispatching thread.
 #[test]
 fn shutdown_from_a_task_that_dispatched_after_the_runtime_had_ended() {
     within_reason(|| {

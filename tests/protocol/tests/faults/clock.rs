@@ -16,7 +16,7 @@ on_every_dispatcher! {
     a_lookup_whose_clock_panics_is_withdrawn_and_others_go_on,
 }
 
-/// A session whose clock panics while it is `broken`, and what the session reports.
+/// A session whose clock panics while it is `broken`, and the session's reports.
 fn session_with_a_clock(on: On) -> (ExecutionSession, JitDylib, Arc<AtomicBool>, mpsc::Receiver<String>) {
     let broken = Arc::new(AtomicBool::new(false));
     let (send, reports) = mpsc::channel();

@@ -287,7 +287,7 @@ fn trigger(
         }
         Place::Observer => {
             let symbols = exported(main.session(), &["seen"]);
-            // An event of what was done before may still be on its way, and may have ended the session.
+            // An earlier event may still be on its way, and may have ended the session.
             let _ = main.define(TestUnit::new("seen", symbols, finish).boxed());
         }
         Place::Reporter => session.lookup_async(request(main, &["ready"]), |_| panic!("to be reported")),

@@ -1,4 +1,4 @@
-//! Definition generators: asked for what is missing, suspended, queued, failing.
+//! Definition generators: asked for missing symbols, suspended, queued, failing.
 
 use std::sync::{Arc, mpsc};
 
@@ -283,7 +283,7 @@ fn a_generator_removed_in_flight_fails_the_lookup_that_was_on_its_way_to_it() {
     assert!(error.in_full().contains("was removed while the lookup was on its way to it"), "{error}");
 }
 
-/// With no generator left at all the lookup once passed over what was removed, and said that the symbol was not found.
+/// With no generator left the lookup once ignored the removal, and said that the symbol was not found.
 #[test]
 fn the_last_generators_removed_in_flight_fail_the_lookup_as_well() {
     let (session, main) = session();

@@ -299,7 +299,7 @@ fn why_says_what_a_unit_on_its_caller_is_blocked_in() {
     let a = define_needing(&main, "a", |session, main| {
         session.lookup_symbol(&order(main), &session.intern("x")).map(drop)
     });
-    // The dispatcher runs X, for what a unit looks up is not its caller's. So the unit is about to wait when X runs.
+    // The dispatcher runs X, for a unit's own lookups do not run on its caller. So the unit is about to wait when X runs.
     let (tell, told) = mpsc::channel();
     let looks_on = thread::spawn({
         let main = main.clone();

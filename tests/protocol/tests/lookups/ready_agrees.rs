@@ -1,7 +1,7 @@
 //! Random histories: after every step the ready path and the locked path give the same answer.
 //!
-//! A set with an absent, weakly referenced symbol cannot be answered without the lock, so it tells what the locked
-//! path says. Orders live as long as a history, so that what they have learnt grows old.
+//! A set with an absent, weakly referenced symbol cannot be answered without the lock, so it gives the locked path's answer.
+//! Orders live as long as a history, so that their caches grow old.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Dylibs by number, some of them twice, each with what may be seen of it.
+/// Dylibs by number, some of them twice, each with a flag: all of its symbols, or exported ones only.
 fn order_of() -> impl Strategy<Value = Vec<(usize, bool)>> {
     prop_oneof![
         prop::collection::vec((0..DYLIBS, any::<bool>()), 1..6),
@@ -166,7 +166,7 @@ impl Scene {
     }
 }
 
-/// The definition, or what kind of error it is.
+/// The definition, or the kind of error.
 fn short(answer: &Result<ExecutorSymbolDef, LookupError>) -> String {
     match answer {
         Ok(definition) => format!("{definition:?}"),

@@ -21,7 +21,7 @@ use uruk_core::{
 
 type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
 
-/// So many dylibs, each of which re-exports what the next has, and the last what the first has.
+/// A ring of so many dylibs, each of which re-exports the symbols of the next.
 fn ring(count: usize) -> (Arc<Kept>, ExecutionSession, Vec<JitDylib>) {
     let (kept, dispatcher) = kept();
     let session = ExecutionSession::builder().dispatcher(dispatcher).build();

@@ -25,7 +25,7 @@ fn resolve(responsibility: Detached<MaterializationResponsibility>) -> ResolvedR
     responsibility.notify_resolved(&addresses).unwrap()
 }
 
-/// Many units, emitted, of one symbol each that all depend on `root`, which is not; and who will emit it.
+/// Many emitted units of one symbol each, all of which depend on `root`; and the responsibility of `root`, not emitted yet.
 fn fan_of_waiting_units(
     session: &ExecutionSession,
     main: &JitDylib,
@@ -399,7 +399,7 @@ impl TaskDispatcher for TakesNoAnswers {
     }
 }
 
-/// A handler may wait for what the slices bring, and they would lie beneath it.
+/// A handler may wait for a result of the slices, and they would lie beneath it.
 #[test]
 fn what_a_thread_has_to_run_itself_waits_for_its_last_slice() {
     let (session, main) = session_on(Arc::new(TakesNoAnswers::default()));

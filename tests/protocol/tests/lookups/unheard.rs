@@ -11,7 +11,7 @@ use uruk_core::{
     WaitError,
 };
 
-/// Waits itself, once, as soon as a lookup is about to wait: in place that runs what the lookup waits for.
+/// Waits itself, once, as soon as a lookup is about to wait: in place that runs the units that the lookup waits for.
 struct WaitsToo {
     session: ExecutionSession,
     has_waited: AtomicBool,

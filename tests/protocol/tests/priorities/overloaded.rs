@@ -109,7 +109,7 @@ fn what_is_ready_is_answered_and_what_is_missing_is_missing_however_much_is_queu
     session.close().unwrap();
 }
 
-/// The unit is in the background, and so is what it needs; it fills the queue itself before it asks.
+/// The unit is in the background, and so is its need; it fills the queue itself before it asks.
 #[test]
 fn a_lookup_on_behalf_of_a_claim_is_never_refused() {
     let (_pool, session, main, go_on) = occupied();

@@ -147,7 +147,7 @@ fn clearing_ends_what_is_there_in_whatever_state() {
             fell_with(scene.dependant_told.recv().unwrap(), &["dependant", "resolved"]);
             Scene::refuses_what_comes_later(scene.begun, scene.resolved);
 
-            // Nothing of it waits for what is elsewhere, which goes on as if nothing had been.
+            // Nothing of it waits for the symbol elsewhere, whose unit goes on undisturbed.
             let Scene { session, main, other, .. } = scene;
             let why = session.why(&other, &session.intern("elsewhere"));
             assert!(why.demand.symbols.is_empty(), "{why}");

@@ -1,4 +1,4 @@
-//! Transfers of what waits: of an emitted symbol whose dependency is not, and of a claim at work whose new tracker goes.
+//! Transfers of waiting symbols: an emitted one whose dependence is not emitted, and a claim at work whose new tracker goes.
 
 use std::sync::mpsc;
 

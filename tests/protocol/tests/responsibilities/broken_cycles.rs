@@ -21,7 +21,7 @@ on_every_dispatcher!(
 
 type Answer = mpsc::Receiver<Result<LookupResult, LookupError>>;
 
-/// A cycle that waits for `c`, and who waits for the cycle.
+/// A cycle that waits for `c`, and the lookups that wait for the cycle.
 struct Cycle {
     session: ExecutionSession,
     main: JitDylib,

@@ -41,7 +41,7 @@ fn what_the_function_fails_with_its_symbols_fail_with() {
     assert_eq!(address_of(&main, "g"), Err(told.to_owned()));
 }
 
-/// Units had to carry tokens from their lookups to the emission, and what forgot one was Ready without what it needed.
+/// Units had to carry tokens from their lookups to the emission, and a unit that forgot one was Ready without its need.
 #[test]
 fn what_the_function_looks_up_the_symbols_depend_on() {
     let (session, main) = session();
@@ -75,7 +75,7 @@ fn define_even_and_odd(main: &JitDylib, resolves_first: bool) {
     }
 }
 
-/// Lookups of a unit's function waited until what they asked for was Ready, and so for each other if the functions called each
+/// Lookups of a unit's function waited until their symbols were Ready, and so for each other if the functions called each
 /// other. Only a unit with both steps of its responsibility could be written for that.
 #[test]
 fn functions_that_call_each_other_are_each_told_where_the_other_will_be() {

@@ -1,5 +1,5 @@
-//! A subscriber that panics when a lookup has been lodged: the caller never has it in hand, so it is withdrawn, and so is what it has
-//! started.
+//! A subscriber that panics when a lookup has been lodged: the caller never gets it, so it is withdrawn, and so are the units
+//! that it has started.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
