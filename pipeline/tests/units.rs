@@ -334,7 +334,7 @@ fn a_thread_that_needs_a_member_waits_for_another_that_defines_it() {
     };
     let generator = Arc::new(StaticArchiveGenerator::new(index, define));
     let dylibs = ["first", "second"].map(|name| session.create_jit_dylib(name).expect("new"));
-    dylibs.iter().for_each(|dylib| drop(dylib.add_generator(generator.clone())));
+    dylibs.iter().for_each(|dylib| _ = dylib.add_generator(generator.clone()));
     let look_up = |dylib: &JitDylib| {
         let only = session.intern("only");
         session.lookup_symbol(&SearchOrder::of(dylib), &only)

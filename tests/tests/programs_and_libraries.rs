@@ -228,3 +228,43 @@ fn a_library_finds_the_program_among_the_objects_of_the_process() {
     let library = shared_library("finds.c", library, "libfinds.so").expect("it links");
     behaves_as_natively("finds_main.c", program, &[&library], "1 3 3 1\n");
 }
+
+/// A plugin uses functions and variables of the program that opens it.
+#[test]
+fn a_library_that_the_program_opens_refers_to_the_program() {
+    let library = r#"
+        #include <stdio.h>
+        extern int host_data; int host_function(int);
+        __attribute__((constructor)) static void begin(void) { printf("plugin of %d\n", host_function(host_data)); }
+        int plugin(int x) { return host_function(x) + host_data; }
+    "#;
+    let lacks = "extern int nowhere, host_data; int plugin(int x) { return x + nowhere + host_data; }";
+    let program = r#"
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <string.h>
+        int host_data = 7; int host_function(int x) { return 3 * x; }
+        int main(int argc, char **argv) {
+          void *library = dlopen(argv[1], RTLD_NOW), *lacks = dlopen(argv[2], RTLD_NOW);
+          if (!library) return puts(dlerror()), 1;
+          printf("%d\n", lacks == 0 && strstr(dlerror(), "nowhere") != 0);
+          int (*plugin)(int) = (int (*)(int))dlsym(library, "plugin");
+          host_data++;
+          printf("%d\n", plugin(2));
+          return 0;
+        }
+    "#;
+    let library = shared_library("plugin.c", library, "libplugin.so").expect("it links");
+    let lacks = shared_library("lacking.c", lacks, "liblacking.so").expect("it links");
+    let object = compile("host.c", program, &["-O1"], "host.o").expect("it compiles");
+    let bitcode = compile("host.c", program, &["-O1", "-emit-llvm"], "host.bc").expect("it compiles");
+    for file in [&object, &bitcode] {
+        for mode in MODES {
+            let command = &mut Command::new(uruk());
+            let ours = outcome(command.arg("run").args(mode).arg(file).arg("--").args([&library, &lacks]));
+            let (stdout, stderr) =
+                (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&ours.stderr));
+            assert_eq!(stdout, "plugin of 21\n1\n14\n", "{}\n{stderr}", ours.command);
+        }
+    }
+}

@@ -7,6 +7,7 @@
 //! | `__cxa_atexit`, `on_exit` | the handler runs before its code goes |
 //! | `__cxa_at_quick_exit`, `__register_atfork` | the C library forgets the functions when their code goes |
 //! | `__cxa_thread_atexit_impl`, `__cxa_thread_atexit` | hold on to the code until the destructor has run |
+//! | `dlopen` | what is opened may refer to the program, as if that exported all it has |
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
 //! | `dladdr` | linked functions belong to the program, as in an executable |
 //! | `dl_iterate_phdr` | linked code is an object of the process too (`image.rs`) |
@@ -27,6 +28,9 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::entries::is_entry;
 use super::handlers;
+use super::library::last_error;
+use super::program::undefined_symbol;
+use super::stand_in::StandIn;
 use crate::memory::StaticForkLock;
 use crate::runtime::{allocation, exit, image, thread_exit, threads, tls, unwind};
 
@@ -47,6 +51,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("pthread_atfork", function(exit::pthread_atfork as *const ())),
         ("__cxa_thread_atexit_impl", thread_atexit),
         ("__cxa_thread_atexit", thread_atexit),
+        ("dlopen", function(dlopen as *const ())),
         ("dlsym", function(dlsym as *const ())),
         ("dlvsym", function(dlvsym as *const ())),
         ("dladdr", function(dladdr as *const ())),
@@ -96,6 +101,33 @@ pub fn set_program_symbols(find: ProgramSymbols) {
 /// Held to read or set the function; never while it runs.
 pub(in crate::runtime) static PROGRAM_SYMBOLS: StaticForkLock<Option<ProgramSymbols>> =
     StaticForkLock::new(None);
+
+/// `dlopen` for linked code: what a library lacks and the program defines is defined for it, one name after the other.
+///
+/// # Safety
+/// As for the C library's function.
+unsafe extern "C" fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void {
+    let mut defined = Vec::new();
+    loop {
+        // SAFETY: the caller's obligation, passed on.
+        let handle = unsafe { libc::dlopen(path, flags) };
+        if !handle.is_null() {
+            return handle;
+        }
+        let missing = undefined_symbol(&last_error()).filter(|name| !defined.contains(name));
+        // SAFETY: the name is terminated.
+        let found =
+            missing.and_then(|name| Some((unsafe { program_symbol(ptr::null_mut(), name.as_ptr()) }?, name)));
+        let is_new = found.is_some_and(|(address, name)| {
+            defined.push(name.clone());
+            StandIn::define(name, address.value()).is_ok()
+        });
+        if !is_new {
+            // SAFETY: as above. It fails again, and says why to who asks `dlerror`.
+            return unsafe { libc::dlopen(path, flags) };
+        }
+    }
+}
 
 /// `dlsym` for linked code: `RTLD_DEFAULT` and the program's own handle see the program first, `RTLD_NEXT` what comes
 /// behind it.

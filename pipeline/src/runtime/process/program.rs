@@ -69,8 +69,7 @@ impl ForProgram {
             if let Some(handle) = open(name, if_loaded) {
                 return Ok(handle);
             }
-            let earlier = self.state.lock().stand_ins.len();
-            let (stand_in, mut new) = open_for_program(name, earlier)?;
+            let (stand_in, mut new) = open_for_program(name)?;
             let handle = open(name, if_loaded).ok_or_else(last_error)?;
             refuse_thread_locals(&stand_in, &new)?;
             let mut order = Vec::new();
@@ -199,12 +198,12 @@ impl ProcessSymbols {
 }
 
 /// Opens a library, whatever of the program it refers to, and with it what it needs. No constructor has run then.
-fn open_for_program(name: &CStr, earlier: usize) -> Result<(StandIn, Vec<Waiting>), String> {
+fn open_for_program(name: &CStr) -> Result<(StandIn, Vec<Waiting>), String> {
     let mut missing: Vec<CString> = Vec::new();
     loop {
         let mut opening = Opening::default();
         for_each_object(|object| opening.before.push(object.base));
-        match StandIn::open(missing.clone(), name, earlier, put_off_constructors, (&raw mut opening).cast()) {
+        match StandIn::open(missing.clone(), name, put_off_constructors, (&raw mut opening).cast()) {
             Ok(stand_in) => {
                 opening.new.retain(|library| library.base != stand_in.base());
                 return Ok((stand_in, opening.new));
@@ -242,7 +241,7 @@ extern "C" fn put_off_constructors(data: *mut c_void) {
 }
 
 /// The name in what the dynamic linker says about an undefined symbol.
-fn undefined_symbol(message: &str) -> Option<CString> {
+pub(super) fn undefined_symbol(message: &str) -> Option<CString> {
     let (_, name) = message.split_once("undefined symbol: ")?;
     let name = name.split([',', ' ', '\n']).next()?;
     CString::new(name).ok()

@@ -16,6 +16,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::ptr;
 
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+
 use super::library::{last_error, open};
 use crate::memory::TemporaryFile;
 
@@ -24,6 +26,10 @@ const HEADERS: usize = 4;
 const TABLES_AT: usize = 0x1000;
 const SYMBOL_BYTES: usize = 24;
 const SHN_ABS: u16 = 0xfff1;
+/// A path may have 4096 bytes.
+const SLASHES_MAX: usize = 3000;
+/// The number of the next one.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// One that is open. It stays.
 #[derive(Debug)]
@@ -33,21 +39,35 @@ pub(super) struct StandIn {
 }
 
 impl StandIn {
-    /// Opens one that defines `names` and needs `library`, after `earlier` others. `begin` is called with `data` before any constructor runs.
+    /// Opens one that defines `names` and needs `library`. `begin` is called with `data` before any constructor runs.
     ///
     /// # Errors
     /// What the dynamic linker says, or the system.
     pub(super) fn open(
         names: Vec<CString>,
         library: &CStr,
-        earlier: usize,
         begin: extern "C" fn(*mut c_void),
         data: *mut c_void,
     ) -> Result<Self, String> {
-        let image = image(&names, library, begin as *const () as usize, data.expose_provenance());
+        let image = image(&names, Some((library, begin as *const () as usize, data.expose_provenance())));
+        Self::open_image(names, &image)
+    }
+
+    /// Opens one that defines `name` at `address`, and does nothing else.
+    ///
+    /// # Errors
+    /// As [`StandIn::open`].
+    pub(super) fn define(name: CString, address: u64) -> Result<(), String> {
+        let names = vec![name];
+        let image = image(&names, None);
+        Self::open_image(names, &image)?.set(0, address);
+        Ok(())
+    }
+
+    fn open_image(names: Vec<CString>, image: &[u8]) -> Result<Self, String> {
         let opened = TemporaryFile::with(|file| {
-            file.file().write_all(&image)?;
-            let path = path_of(file, earlier)?;
+            file.file().write_all(image)?;
+            let path = path_of(file)?;
             match open(&path, libc::RTLD_LAZY | libc::RTLD_GLOBAL).ok_or_else(last_error) {
                 // Another place may allow what this one does not.
                 Err(message) if message.starts_with(&*path.to_string_lossy()) => {
@@ -94,22 +114,24 @@ pub(super) fn base_of(handle: usize) -> Option<u64> {
 }
 
 /// The path of a file that no earlier one has had: by its path the dynamic linker knows it, and numbers of files come again.
-fn path_of(file: &TemporaryFile, earlier: usize) -> io::Result<CString> {
+fn path_of(file: &TemporaryFile) -> io::Result<CString> {
     let path = file.path()?;
     let (directory, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
-    let slashes = "/".repeat(2 + earlier); // one is the path of other files of ours
+    // Relaxed: numbers that only have to differ. One slash is the path of other files of ours.
+    let slashes = "/".repeat(2 + NEXT.fetch_add(1, Ordering::Relaxed) as usize % SLASHES_MAX);
     let path = [directory.as_os_str().as_bytes(), slashes.as_bytes(), name.as_bytes()].concat();
     CString::new(path).map_err(io::Error::other)
 }
 
-fn image(names: &[CString], library: &CStr, begin: usize, data: usize) -> Vec<u8> {
+/// `library` is the one that is needed, with the address of a function to be called first, and of its argument.
+fn image(names: &[CString], library: Option<(&CStr, usize, usize)>) -> Vec<u8> {
     let mut strings = vec![0_u8];
     let mut text = |name: &CStr| {
         let at = strings.len();
         strings.extend_from_slice(name.to_bytes_with_nul());
         at as u64
     };
-    let needed = text(library);
+    let needed = library.map(|(library, ..)| text(library));
     let mut tables = vec![0; SYMBOL_BYTES];
     for (index, name) in names.iter().enumerate() {
         const GLOBAL: u8 = 1 << 4;
@@ -126,18 +148,19 @@ fn image(names: &[CString], library: &CStr, begin: usize, data: usize) -> Vec<u8
     tables.extend_from_slice(&strings);
     tables.resize(tables.len().next_multiple_of(8), 0);
     let dynamic_at = TABLES_AT + tables.len();
-    let entries: [[u64; 2]; 9] = [
-        [1, needed],
+    let mut entries = vec![
         [4, hash_at as u64],
         [5, strings_at as u64],
         [6, TABLES_AT as u64],
         [10, strings.len() as u64],
         [11, SYMBOL_BYTES as u64],
-        [12, CODE_AT as u64],
-        [0x6fff_fffb, 0x28], // Initialized first, and never unloaded.
-        [0, 0],
     ];
-    entries.into_iter().flatten().for_each(|word| tables.extend_from_slice(&word.to_le_bytes()));
+    if let Some(needed) = needed {
+        // Initialized first, and never unloaded.
+        entries.extend([[1, needed], [12, CODE_AT as u64], [0x6fff_fffb, 0x28]]);
+    }
+    entries.push([0, 0]);
+    entries.iter().flatten().for_each(|word| tables.extend_from_slice(&word.to_le_bytes()));
     let mut image = header();
     let (end, dynamic_bytes) = (tables.len() as u64, (16 * entries.len()) as u64);
     let (code_bytes, tables_at, dynamic_at) = (0x200, TABLES_AT as u64, dynamic_at as u64);
@@ -153,6 +176,7 @@ fn image(names: &[CString], library: &CStr, begin: usize, data: usize) -> Vec<u8
             .into_iter()
             .for_each(|word| image.extend_from_slice(&word.to_le_bytes()));
     }
+    let (_, begin, data) = library.unwrap_or_default();
     image.extend_from_slice(&[0x48, 0xbf]);
     image.extend_from_slice(&data.to_le_bytes());
     image.extend_from_slice(&[0x48, 0xb8]);
