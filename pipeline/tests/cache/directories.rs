@@ -68,10 +68,12 @@ fn a_directory_of_somebody_else_is_refused() {
     assert!(matches!(error, CacheOpenError::Foreign { owner: SOMEBODY, .. }), "{error}");
 }
 
-/// Runs `role` as a user of a group of its own and of [`TEAM`].
-fn member(user: &str, role: &str, directory: &Path, number: u64) -> Option<String> {
+/// Has a user of a group of its own and of [`TEAM`] write and read.
+fn member(user: &str, mask: &str, directory: &Path, number: u64) -> Option<String> {
+    let role = "member";
     let team = TEAM.to_string();
-    let wrapper = ["setpriv", "--reuid", user, "--regid", user, "--groups", &team];
+    let shell = ["sh", "-c", "umask \"$0\"; exec \"$@\"", mask];
+    let wrapper = [&["setpriv", "--reuid", user, "--regid", user, "--groups", &team], &shell[..]].concat();
     Process::start(&wrapper, role, directory, number).hear()
 }
 
@@ -87,15 +89,24 @@ fn a_group_shares_a_directory_that_it_may_write_to_and_gives_its_files_to_it() {
         return skip("only root can become somebody else, and that one has to be able to run this test");
     }
     set_mode(&directory, 0o2770);
-    assert_eq!(member("60001", "member", &directory, 1).as_deref(), Some("1 of 1"));
-    assert_eq!(member("60002", "member", &directory, 2).as_deref(), Some("2 of 2"));
+    assert_eq!(member("60001", "022", &directory, 1).as_deref(), Some("1 of 1"));
+    assert_eq!(member("60002", "077", &directory, 2).as_deref(), Some("2 of 2"));
     // Also where a member owns it, and for who is root.
     chown(&directory, Some(60_001), None).expect("we are root");
-    assert_eq!(member("60002", "member", &directory, 3).as_deref(), Some("3 of 3"));
+    assert_eq!(member("60002", "077", &directory, 3).as_deref(), Some("3 of 3"));
     (1..=3).for_each(|number| assert_stored(&open(&scratch, Access::ReadOnly), number));
     for file in fs::read_dir(&directory).expect("it is there") {
         let file = file.expect("it is there").metadata().expect("it is there");
         assert_eq!((file.gid(), file.permissions().mode() & 0o7777), (TEAM, 0o660));
+    }
+    // A directory that a member makes among those of the group.
+    let team = scratch.path("team");
+    fs::create_dir(&team).expect("a directory of ours");
+    chown(&team, None, Some(TEAM)).expect("we are root");
+    set_mode(&team, 0o2770);
+    for (user, number) in [("60001", 1), ("60002", 2)] {
+        let said = member(user, "002", &team.join("cache"), number);
+        assert_eq!(said, Some(format!("{number} of {number}")));
     }
     // What a member has not written, or others may write, is not read.
     for (owner, group, mode) in [(SOMEBODY, SOMEBODY, 0o660), (60_001, TEAM, 0o662), (0, SOMEBODY, 0o660)] {

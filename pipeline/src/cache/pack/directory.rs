@@ -93,7 +93,8 @@ enum Distrust {
 }
 
 impl Directory {
-    /// Opens a directory. It is made first if it `may_be_made`, for this user alone.
+    /// Opens a directory. It is made first if it `may_be_made`, for this user alone. In a directory that a group shares it is made for the
+    /// group, as the user's mask allows.
     pub(super) fn open(path: &Path, may_be_made: bool) -> Result<Self, CacheOpenError> {
         Self::open_version(path, may_be_made, VERSION)
     }
@@ -105,7 +106,7 @@ impl Directory {
         let handle = match open() {
             Err(Errno::NOENT) if may_be_made => {
                 let mut builder = DirBuilder::new();
-                builder.recursive(true).mode(0o700);
+                builder.recursive(true).mode(if lies_in_shared(path) { 0o770 } else { 0o700 });
                 builder.create(path).map_err(|error| system("created", error))?;
                 open()
             }
@@ -225,7 +226,7 @@ impl Writers {
     /// Who may write to a directory, if they are to be trusted.
     fn of_directory(handle: &OwnedFd, stat: &Stat) -> Result<Self, Distrust> {
         let mode = stat.st_mode & 0o7777;
-        let is_shared = mode & 0o2022 == 0o2020;
+        let is_shared = is_shared(mode);
         if mode & 0o022 != 0 && !is_shared {
             return Err(Distrust::WritableByOthers { mode });
         }
@@ -243,6 +244,16 @@ impl Writers {
         let by_others = if is_of_group { 0o002 } else { 0o022 };
         (is_owner_trusted(file) || is_of_group) && file.st_mode & by_others == 0
     }
+}
+
+/// Whether a directory of this mode is its group's, and nobody else may write to it.
+const fn is_shared(mode: u32) -> bool {
+    mode & 0o2022 == 0o2020
+}
+
+fn lies_in_shared(path: &Path) -> bool {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::stat(parent.unwrap_or(Path::new("."))).is_ok_and(|parent| is_shared(parent.st_mode))
 }
 
 /// Root can have any code run anyway.
