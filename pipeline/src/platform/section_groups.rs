@@ -95,6 +95,7 @@ impl<O: Send + 'static> SectionGroups<O> {
     }
 
     /// Whether there is an object that shares sections and has not been linked.
+    #[cfg(not(uruk_loom))]
     pub(crate) fn are_declared(&self) -> bool {
         !self.waiting.lock().members.is_empty()
     }
