@@ -60,3 +60,21 @@ fn resident_kib() -> usize {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the system tells");
     line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
 }
+
+/// A file that missed something could not be added again when that had come, but by removing its tracker.
+#[cfg(feature = "llvm")]
+#[test]
+fn a_file_that_has_failed_can_be_added_again() {
+    let jit = crate::support::engine(1);
+    let file = "declare i64 @missing() define i64 @answer() { %x = call i64 @missing() ret i64 %x }";
+    let add = || jit.add_ir_text("file.ll", file);
+    add().expect("new names");
+    assert!(jit.lookup("answer").is_err());
+    jit.add_ir_text("other.ll", "define i64 @missing() { ret i64 42 }").expect("a new name");
+    assert!(jit.lookup("answer").is_err(), "it has failed");
+    add().expect("what has failed makes room");
+    // SAFETY: the function has this signature.
+    let answer = unsafe { jit.get::<extern "C" fn() -> i64>("answer") }.expect("nothing is missing");
+    assert_eq!(answer(), 42);
+    assert!(add().is_err(), "it is there");
+}

@@ -54,7 +54,8 @@ pub enum LookupError {
         /// The error that has this one as its source names the symbols, and this one only says where they were searched.
         named: bool,
     },
-    /// A symbol failed, or one that it waits on.
+    /// A symbol failed, or one that it waits on. It stays so until it is [defined](crate::JitDylib::define) again, which needs no
+    /// removal.
     #[error(transparent)]
     Failed(Arc<Failure>),
     /// A definition generator failed.

@@ -17,9 +17,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::sync::weakened;
 use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 
-use crate::protocol::state::{Effects, Payload, Remnant, Resources, RowState, SessionState};
+use crate::protocol::state::{Effects, Payload, Remnant, Resources, SessionState};
 use crate::protocol::storage::{DylibId, TrackerId};
-use crate::protocol::symbols::define::{Contest, Definition, DefinitionRefusal, contest};
+use crate::protocol::symbols::define::{Contest, Definition, DefinitionRefusal, Rival, contest};
 
 /// One step of a transaction.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ struct Planned {
 struct Existing {
     flags: SymbolFlags,
     unit: SymbolName,
-    never_searched: bool,
+    rival: Rival,
     claimed: bool,
 }
 
@@ -266,7 +266,7 @@ impl<'s, P: Payload> Plan<'s, P> {
         let mut won = Vec::with_capacity(definition.symbols.len());
         for (name, &flags) in &definition.symbols {
             if let Some(existing) = self.existing(dylib, name) {
-                match contest(flags, existing.flags, existing.never_searched) {
+                match contest(flags, existing.flags, existing.rival) {
                     Contest::Yields => continue,
                     Contest::Overrides => {}
                     Contest::Duplicate => {
@@ -333,15 +333,14 @@ impl<'s, P: Payload> Plan<'s, P> {
         if let Some(planned) = self.names.get(&(dylib, name.clone())) {
             let Planned { flags, unit, .. } = planned.as_ref()?;
             let (flags, unit) = (*flags, unit.clone());
-            return Some(Existing { flags, unit, never_searched: true, claimed: false });
+            return Some(Existing { flags, unit, rival: Rival::NeverSearched, claimed: false });
         }
         let row = &self.state.definitions[self.state.definitions.find(dylib, name)?];
         if self.emptied.contains(&row.tracker) {
             return None;
         }
-        let never_searched = matches!(row.state, RowState::NeverSearched { .. });
         let (flags, unit) = (row.flags, row.unit_name.clone());
-        Some(Existing { flags, unit, never_searched, claimed: row.claim().is_some() })
+        Some(Existing { flags, unit, rival: Rival::of(row), claimed: row.claim().is_some() })
     }
 }
 

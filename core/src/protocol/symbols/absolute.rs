@@ -6,7 +6,7 @@
 
 use crate::{DefineError, SymbolMap, SymbolName};
 
-use crate::protocol::state::{Effects, Payload, SessionState, Tell};
+use crate::protocol::state::{Effects, Payload, SessionState};
 use crate::protocol::storage::{DylibId, TrackerId};
 
 /// What a unit of nothing but addresses says of itself.
@@ -37,9 +37,7 @@ impl<P: Payload> SessionState<P> {
         for name in &competition.yielding {
             symbols.remove(name);
         }
-        for row in competition.overridden {
-            self.delete_row(row, Tell::Discarded, effects);
-        }
+        self.make_room(competition.overridden, effects);
         if symbols.is_empty() {
             return Ok(());
         }

@@ -6,9 +6,14 @@
 //! | weak or common, `NeverSearched` | new one wins, the old unit discards | existing one stays, the new unit discards |
 //! | weak or common, any later state | duplicate | existing one stays |
 //! | strong | duplicate | existing one stays |
+//! | any, `Failed` | new one takes its place | the same |
+//!
+//! What has failed can be defined again: it is another definition, which is started once as any. Resources that its unit has left are
+//! dropped with the last of its symbols.
 //!
 //! A definition of many symbols is accepted whole or not at all.
 
+use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::{
     Effects, Leftover, Payload, PendingUnit, RisingPriority, RowState, SessionState, Tell,
 };
@@ -29,7 +34,7 @@ pub(crate) enum DefinitionRefusal {
 /// What becomes of a definition that is accepted.
 #[derive(Default)]
 pub(crate) struct Competition {
-    /// Weak definitions that yield to new ones.
+    /// Weak definitions that yield to new ones, and failed ones.
     pub(crate) overridden: Vec<RowId>,
     /// New weak definitions that yield to existing ones.
     pub(crate) yielding: Vec<SymbolName>,
@@ -45,11 +50,31 @@ pub(crate) enum Contest {
     Duplicate,
 }
 
+/// Where the definition stands that exists, as far as that matters to a new one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rival {
+    NeverSearched,
+    Failed,
+    Otherwise,
+}
+
+impl Rival {
+    pub(crate) fn of(row: &Row) -> Self {
+        match row.state {
+            RowState::NeverSearched { .. } => Self::NeverSearched,
+            RowState::Failed { .. } => Self::Failed,
+            _ => Self::Otherwise,
+        }
+    }
+}
+
 /// The table at the head of this file, where something exists.
-pub(crate) fn contest(new: SymbolFlags, existing: SymbolFlags, never_searched: bool) -> Contest {
-    if new.is_weak_or_common() {
+pub(crate) fn contest(new: SymbolFlags, existing: SymbolFlags, rival: Rival) -> Contest {
+    if rival == Rival::Failed {
+        Contest::Overrides
+    } else if new.is_weak_or_common() {
         Contest::Yields
-    } else if existing.is_weak_or_common() && never_searched {
+    } else if existing.is_weak_or_common() && rival == Rival::NeverSearched {
         Contest::Overrides
     } else {
         Contest::Duplicate
@@ -74,9 +99,7 @@ impl<P: Payload> SessionState<P> {
                 return Err(self.refusal_error(refusal, dylib, definition.unit_name));
             }
         };
-        for row in competition.overridden {
-            self.delete_row(row, Tell::Discarded, effects);
-        }
+        self.make_room(competition.overridden, effects);
         for name in &competition.yielding {
             definition.symbols.remove(name);
         }
@@ -123,9 +146,7 @@ impl<P: Payload> SessionState<P> {
         };
         let competition =
             competition.map_err(|refusal| self.refusal_error(refusal, dylib, unit_name.clone()))?;
-        for row in competition.overridden {
-            self.delete_row(row, Tell::Discarded, effects);
-        }
+        self.make_room(competition.overridden, effects);
         for name in &competition.yielding {
             symbols.remove(name);
         }
@@ -187,6 +208,17 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
+    /// Definitions go whose places others take.
+    pub(crate) fn make_room(&mut self, overridden: Vec<RowId>, effects: &mut Effects<P>) {
+        let orphans = self.definitions.orphans();
+        for row in overridden {
+            self.remove_row(row, Tell::Discarded, effects);
+        }
+        for (_, resource) in self.definitions.take_orphans_from(orphans) {
+            effects.leave(Leftover::Resource(resource));
+        }
+    }
+
     /// Where a definition of `symbols` would go and what it would do to others, without changing anything.
     pub(crate) fn admit<'a>(
         &self,
@@ -227,7 +259,7 @@ impl<P: Payload> SessionState<P> {
         for (name, flags) in symbols {
             let Some(existing) = self.definitions.find(dylib, name) else { continue };
             let row = &self.definitions[existing];
-            match contest(flags, row.flags, matches!(row.state, RowState::NeverSearched { .. })) {
+            match contest(flags, row.flags, Rival::of(row)) {
                 Contest::Yields => competition.yielding.push(name.clone()),
                 Contest::Overrides => competition.overridden.push(existing),
                 Contest::Duplicate => {

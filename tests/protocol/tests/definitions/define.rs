@@ -33,6 +33,30 @@ fn a_duplicate_of_a_ready_symbol_names_both_units_too() {
     assert_eq!(existing_unit.as_str(), "first");
 }
 
+/// What had failed stayed so as long as its tracker: it could not even be defined again when what it missed had come.
+#[test]
+fn what_has_failed_can_be_defined_again() {
+    let (session, main) = session();
+    let name = session.intern("a");
+    let fails = |flags: SymbolFlagsMap| TestUnit::new("fails", flags, drop).boxed();
+    let look_up = || session.lookup_symbol(&order(&main), &name);
+    let failed = || matches!(look_up(), Err(LookupError::Failed(_)));
+    main.define(fails(exported(&session, &["a", "b"]))).unwrap();
+    assert!(failed() && failed());
+    main.define(fails(weak(&session, &["a"]))).unwrap();
+    assert!(failed(), "the other one");
+    let unit = fails(exported(&session, &["a"]));
+    session.transaction().define(&main, unit).commit().unwrap();
+    assert!(failed());
+    let known = absolute_symbols([(name.clone(), at(1))].into_iter().collect());
+    main.define(known).unwrap();
+    assert_eq!(look_up().unwrap(), at(1));
+    let again = main.define(fails(exported(&session, &["a"]))).unwrap_err();
+    assert!(matches!(again, DefineError::Duplicate { .. }), "{again}");
+    main.define(TestUnit::new("other", exported(&session, &["b"]), finish).boxed()).unwrap();
+    assert!(session.lookup_symbol(&order(&main), &session.intern("b")).is_ok());
+}
+
 #[test]
 fn a_refused_definition_defines_nothing() {
     let (session, main) = session();

@@ -270,6 +270,16 @@ impl<P: Payload> Definitions<P> {
         std::mem::take(&mut self.orphans)
     }
 
+    /// How many there are.
+    pub(in crate::protocol) fn orphans(&self) -> usize {
+        self.orphans.len()
+    }
+
+    /// Those that have come when there were so many already.
+    pub(in crate::protocol) fn take_orphans_from(&mut self, known: usize) -> Vec<(DylibId, P::Resource)> {
+        self.orphans.split_off(known)
+    }
+
     /// The row of a waiting unit's only symbol.
     fn only_symbol(&self, dylib: DylibId, unit: UnitId) -> Option<RowId> {
         let symbols = &self.units.get(unit)?.symbols;

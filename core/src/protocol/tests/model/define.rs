@@ -207,6 +207,9 @@ impl World {
             !flags.is_weak_or_common()
                 && self.find(dylib, name).is_some_and(|existing| {
                     let existing = &self.definitions[&existing];
+                    if existing.has_failed() {
+                        return false;
+                    }
                     !existing.flags.is_weak_or_common() || existing.standing != Standing::NeverSearched
                 })
         };
@@ -223,16 +226,32 @@ impl World {
         let mut accepted = BTreeMap::new();
         for (&name, &flags) in symbols {
             match self.find(dylib, name) {
-                Some(_) if flags.is_weak_or_common() => continue,
+                Some(existing) if flags.is_weak_or_common() && !self.definitions[&existing].has_failed() => {
+                    continue;
+                }
                 Some(existing) => {
+                    let product = self.definitions[&existing].product;
                     self.take_from_unit(existing, true);
                     self.delete(existing);
+                    self.drop_if_left(product);
                 }
                 None => {}
             }
             accepted.insert(name, flags);
         }
         accepted
+    }
+
+    /// What a failed unit has left goes with the last of its symbols.
+    fn drop_if_left(&mut self, product: Option<usize>) {
+        if product.is_none() || self.definitions.values().any(|definition| definition.product == product) {
+            return;
+        }
+        let part_of = &self.part_of;
+        for tracker in self.trackers.values_mut() {
+            let left = tracker.resources.extract_if(.., |resource| part_of.get(resource) == product.as_ref());
+            self.news.resources_refused.extend(left);
+        }
     }
 
     fn insert(&mut self, place: Place, name: usize, flags: SymbolFlags) -> usize {
@@ -257,6 +276,12 @@ impl World {
         self.definitions.insert(number, definition);
         self.ever.insert(number, (name, BTreeSet::new()));
         number
+    }
+}
+
+impl Definition {
+    fn has_failed(&self) -> bool {
+        self.standing == Standing::Failed
     }
 }
 
