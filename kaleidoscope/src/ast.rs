@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::{Source, Span};
+use crate::{Diagnostic, Source, Span};
 
 /// One thing that a program says.
 #[derive(Clone, Debug)]
@@ -27,6 +27,13 @@ pub struct Definition {
     pub calls: BTreeSet<String>,
     /// Where it was written.
     pub source: Arc<Source>,
+}
+
+impl Definition {
+    /// An error that points at a place in it.
+    pub fn error(&self, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(&self.source, span, message)
+    }
 }
 
 /// The head of a function.
@@ -62,16 +69,20 @@ pub enum ExprKind {
     Variable(String),
     /// `-x`, unless somebody has defined that.
     Negate(Box<Expr>),
-    /// An operator that the language has.
-    Arithmetic(Arithmetic, Box<Expr>, Box<Expr>),
+    /// Operators with two operands, one after another: `a * b + c`. Each takes what stands before it and its own operand. However long it is,
+    /// nothing is nested in it.
+    Chain {
+        /// The first operand.
+        first: Box<Expr>,
+        /// The operators, each with its right operand.
+        rest: Vec<(Operator, Expr)>,
+    },
     /// `x = value`; answers the value.
     Assign(String, Box<Expr>),
-    /// A call of a function, or of an operator that somebody has defined.
+    /// A call of a function, or of an operator with one operand that the program has defined.
     Call {
-        /// The function.
-        callee: String,
-        /// Where its name, or its sign, stands.
-        callee_span: Span,
+        /// What is called.
+        callee: Named,
         /// What it is given.
         arguments: Vec<Expr>,
     },
@@ -105,6 +116,24 @@ pub enum ExprKind {
     },
 }
 
+/// An operator with two operands.
+#[derive(Clone, Debug)]
+pub enum Operator {
+    /// One that the language has.
+    Arithmetic(Arithmetic),
+    /// A function of the program: `binary|`.
+    Call(Named),
+}
+
+/// A function that is called.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its name: of operators `unary!` and `binary|`.
+    pub name: String,
+    /// Where its name, or its sign, stands.
+    pub span: Span,
+}
+
 /// A variable and what it begins with: zero if nothing is said.
 #[derive(Clone, Debug)]
 pub struct Binding {
@@ -125,4 +154,30 @@ pub enum Arithmetic {
     Multiply,
     /// `<`: one if it is so, zero if not, or if one of them is no number.
     Less,
+}
+
+impl ExprKind {
+    /// The expressions that stand directly inside.
+    pub(crate) fn parts(&self) -> Box<dyn Iterator<Item = &Expr> + '_> {
+        fn all<'a>(
+            parts: impl IntoIterator<Item = &'a Expr, IntoIter: 'a>,
+        ) -> Box<dyn Iterator<Item = &'a Expr> + 'a> {
+            Box::new(parts.into_iter())
+        }
+        match self {
+            Self::Number(_) | Self::Variable(_) => all([]),
+            Self::Negate(part) | Self::Assign(_, part) => all([&**part]),
+            Self::Chain { first, rest } => {
+                all([&**first].into_iter().chain(rest.iter().map(|(_, part)| part)))
+            }
+            Self::Call { arguments, .. } => all(arguments),
+            Self::If { condition, then, otherwise } => all([&**condition, &**then, &**otherwise]),
+            Self::For { variable, end, step, body } => {
+                all([&**end, &**body].into_iter().chain(step.as_deref()).chain(variable.value.as_deref()))
+            }
+            Self::Var { bindings, body } => {
+                all(bindings.iter().filter_map(|binding| binding.value.as_deref()).chain([&**body]))
+            }
+        }
+    }
 }

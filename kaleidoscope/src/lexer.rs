@@ -51,7 +51,7 @@ pub enum TokenKind {
 pub fn tokens(text: &str) -> impl Iterator<Item = Token> {
     let mut characters = text.char_indices().peekable();
     std::iter::from_fn(move || {
-        while characters.next_if(|(_, c)| c.is_whitespace()).is_some() {}
+        while characters.next_if(|(_, c)| is_blank(*c)).is_some() {}
         let (start, first) = characters.next()?;
         let mut end = start + first.len_utf8();
         let kind = if first.is_ascii_alphabetic() || first == '_' {
@@ -68,6 +68,11 @@ pub fn tokens(text: &str) -> impl Iterator<Item = Token> {
         };
         Some(Token { kind, span: Span { start, end } })
     })
+}
+
+/// Whether a character only stands between words. A byte order mark, with which some editors begin a file, does.
+pub fn is_blank(character: char) -> bool {
+    character.is_whitespace() || character == '\u{feff}'
 }
 
 /// The words that mean something by themselves.

@@ -27,10 +27,10 @@ mod operators;
 mod parser;
 mod source;
 
-pub use ast::{Arithmetic, Binding, Definition, Expr, ExprKind, Item, Prototype};
+pub use ast::{Arithmetic, Binding, Definition, Expr, ExprKind, Item, Named, Operator, Prototype};
 pub use functions::{Callee, Functions, nearest};
-pub use lexer::{Token, TokenKind, keywords, tokens};
-pub use lower::{LowerError, lower};
+pub use lexer::{Token, TokenKind, is_blank, keywords, tokens};
+pub use lower::{LowerError, STOP_LIMIT, STOP_NOTE, STOP_STATE, lower};
 pub use operators::Operators;
 pub use parser::parse;
 pub use source::{Diagnostic, Source, Span};

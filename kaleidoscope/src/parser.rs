@@ -2,12 +2,13 @@
 //!
 //! Variables are looked up here, so that a program that names an unknown one is refused as a whole. What is called is not.
 //!
-//! **Holds.** Expressions are nested [`HEIGHT_MAX`] deep at most, so who walks through them needs little of its stack.
+//! **Holds.** Expressions are nested [`HEIGHT_MAX`] deep at most, so a walk through them needs little of its stack. Operators that follow one
+//! another nest nothing: a sum may have any number of terms.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::ast::{Binding, Definition, Expr, ExprKind, Item, Prototype};
+use crate::ast::{Binding, Definition, Expr, ExprKind, Item, Named, Operator, Prototype};
 use crate::functions::nearest;
 use crate::operators::{ASSIGNMENT, Operators, arithmetic};
 use crate::{Diagnostic, Source, Span, Token, TokenKind, tokens};
@@ -135,11 +136,7 @@ impl Parser<'_> {
     }
 
     fn expression(&mut self) -> Parsed<Expr> {
-        self.depth += 1;
-        if self.depth > HEIGHT_MAX {
-            let span = self.peek().map_or(self.end(), |token| token.span);
-            return self.wrong_at(span, TOO_DEEP);
-        }
+        self.go_deeper()?;
         let left = self.unary()?;
         let expression = self.operators_behind(left, 1)?;
         self.depth -= 1;
@@ -157,11 +154,22 @@ impl Parser<'_> {
                 && let Some(tighter) = self.operators.precedence(next)
                 && (tighter > precedence || (sign == '=' && tighter == ASSIGNMENT))
             {
+                self.go_deeper()?;
                 right = self.operators_behind(right, tighter)?;
+                self.depth -= 1;
             }
             left = self.binary(sign, span, left, right)?;
         }
         Ok(left)
+    }
+
+    fn go_deeper(&mut self) -> Parsed<()> {
+        self.depth += 1;
+        if self.depth > HEIGHT_MAX {
+            let span = self.peek().map_or(self.end(), |token| token.span);
+            return self.wrong_at(span, TOO_DEEP);
+        }
+        Ok(())
     }
 
     fn binary(&mut self, sign: char, sign_span: Span, left: Expr, right: Expr) -> Parsed<Expr> {
@@ -172,10 +180,24 @@ impl Parser<'_> {
             };
             return self.expr(span, ExprKind::Assign(name, Box::new(right)));
         }
-        if let Some(operator) = arithmetic(sign) {
-            return self.expr(span, ExprKind::Arithmetic(operator, Box::new(left), Box::new(right)));
+        let operator = match arithmetic(sign) {
+            Some(operator) => Operator::Arithmetic(operator),
+            None => Operator::Call(self.named(format!("binary{sign}"), sign_span)),
+        };
+        self.chain(span, left, operator, right)
+    }
+
+    /// Adds an operator and its right operand to what stands before it.
+    fn chain(&self, span: Span, mut left: Expr, operator: Operator, right: Expr) -> Parsed<Expr> {
+        let ExprKind::Chain { rest, .. } = &mut left.kind else {
+            return self.expr(span, ExprKind::Chain { first: Box::new(left), rest: vec![(operator, right)] });
+        };
+        if right.height == HEIGHT_MAX {
+            return self.wrong_at(span, TOO_DEEP);
         }
-        self.call(span, format!("binary{sign}"), sign_span, vec![left, right])
+        (left.span, left.height) = (span, left.height.max(1 + right.height));
+        rest.push((operator, right));
+        Ok(left)
     }
 
     fn unary(&mut self) -> Parsed<Expr> {
@@ -187,10 +209,7 @@ impl Parser<'_> {
             return Err(self.no_operator(sign, span));
         }
         self.at += 1;
-        self.depth += 1;
-        if self.depth > HEIGHT_MAX {
-            return self.wrong_at(span, TOO_DEEP);
-        }
+        self.go_deeper()?;
         let operand = self.unary()?;
         self.depth -= 1;
         let whole = span.to(operand.span);
@@ -307,8 +326,14 @@ impl Parser<'_> {
     }
 
     fn call(&mut self, span: Span, callee: String, callee_span: Span, arguments: Vec<Expr>) -> Parsed<Expr> {
-        self.calls.insert(callee.clone());
-        self.expr(span, ExprKind::Call { callee, callee_span, arguments })
+        let callee = self.named(callee, callee_span);
+        self.expr(span, ExprKind::Call { callee, arguments })
+    }
+
+    /// A function that is called here.
+    fn named(&mut self, name: String, span: Span) -> Named {
+        self.calls.insert(name.clone());
+        Named { name, span }
     }
 
     /// An expression, unless it is nested too deep.
@@ -401,27 +426,3 @@ impl Parser<'_> {
 }
 
 const TOO_DEEP: &str = "expressions are nested too deep here: define a function for a part of it";
-
-impl ExprKind {
-    /// The expressions that stand directly inside.
-    fn parts(&self) -> Box<dyn Iterator<Item = &Expr> + '_> {
-        fn all<'a>(
-            parts: impl IntoIterator<Item = &'a Expr, IntoIter: 'a>,
-        ) -> Box<dyn Iterator<Item = &'a Expr> + 'a> {
-            Box::new(parts.into_iter())
-        }
-        match self {
-            Self::Number(_) | Self::Variable(_) => all([]),
-            Self::Negate(part) | Self::Assign(_, part) => all([&**part]),
-            Self::Arithmetic(_, left, right) => all([&**left, &**right]),
-            Self::Call { arguments, .. } => all(arguments),
-            Self::If { condition, then, otherwise } => all([&**condition, &**then, &**otherwise]),
-            Self::For { variable, end, step, body } => {
-                all([&**end, &**body].into_iter().chain(step.as_deref()).chain(variable.value.as_deref()))
-            }
-            Self::Var { bindings, body } => {
-                all(bindings.iter().filter_map(|binding| binding.value.as_deref()).chain([&**body]))
-            }
-        }
-    }
-}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use uruk_kaleidoscope::{Diagnostic, Expr, ExprKind, Item, Operators, Source, parse};
+use uruk_kaleidoscope::{Diagnostic, Expr, ExprKind, Item, Operator, Operators, Source, parse};
 
 fn items(text: &str) -> Result<Vec<Item>, Diagnostic> {
     let source = Source { name: "test.k".into(), first_line: 1, text: text.to_owned() };
@@ -20,12 +20,16 @@ fn grouped(text: &str) -> String {
             ExprKind::Number(number) => number.to_string(),
             ExprKind::Variable(name) => name.clone(),
             ExprKind::Negate(operand) => format!("(-{})", write(operand)),
-            ExprKind::Arithmetic(operator, left, right) => {
-                format!("({operator:?} {} {})", write(left), write(right))
-            }
+            ExprKind::Chain { first, rest } => rest.iter().fold(write(first), |left, (operator, right)| {
+                let operator = match operator {
+                    Operator::Arithmetic(operator) => format!("{operator:?}"),
+                    Operator::Call(callee) => callee.name.clone(),
+                };
+                format!("({operator} {left} {})", write(right))
+            }),
             ExprKind::Assign(name, value) => format!("({name} = {})", write(value)),
             ExprKind::Call { callee, arguments, .. } => {
-                format!("({callee} {})", arguments.iter().map(write).collect::<Vec<_>>().join(" "))
+                format!("({} {})", callee.name, arguments.iter().map(write).collect::<Vec<_>>().join(" "))
             }
             ExprKind::If { condition, then, otherwise } => {
                 format!("(if {} {} {})", write(condition), write(then), write(otherwise))
@@ -128,10 +132,24 @@ fn what_only_breaks_off_is_incomplete() {
 
 #[test]
 fn what_is_nested_too_deep_is_a_mistake_and_no_overflow() {
-    let nested =
-        ["(".repeat(10_000), "-".repeat(10_000), "f(".repeat(10_000), format!("1{}", "+1".repeat(10_000))];
+    let assignments = format!("var x in {}1", "x = ".repeat(100_000));
+    let nested = ["(".repeat(10_000), "-".repeat(10_000), "f(".repeat(10_000), assignments];
     for text in nested {
         assert!(mistake(&text).message.contains("nested too deep"), "{}", mistake(&text));
     }
-    assert!(items(&format!("1{}", "+1".repeat(150))).is_ok());
+}
+
+#[test]
+fn operators_after_one_another_nest_nothing() {
+    for terms in ["+1", "-2*3", "<4+5", "|6"] {
+        let text = format!("def binary| 5 (a b) a; 1{}", terms.repeat(20_000));
+        assert!(items(&text).is_ok(), "{terms}");
+    }
+    assert_eq!(grouped("(1 + 2) * 3 - 4"), "(Subtract (Multiply (Add 1 2) 3) 4)");
+    assert_eq!(grouped("1 + (2 + 3 - 4)"), "(Add 1 (Subtract (Add 2 3) 4))");
+}
+
+#[test]
+fn a_byte_order_mark_stands_between_words() {
+    assert_eq!(grouped("\u{feff}1 + 2"), "(Add 1 2)");
 }

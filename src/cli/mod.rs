@@ -4,6 +4,7 @@ mod args;
 mod background;
 mod cache;
 mod clang;
+mod defect;
 mod dispatcher;
 mod hints;
 mod observe;
@@ -33,6 +34,11 @@ const WRONG_USAGE: c_int = 2;
 /// Does what the command line says. Returns only when there is no program to run: a program that runs
 /// ends the process itself.
 pub(crate) fn main() -> c_int {
+    defect::tell_panics();
+    defect::guard(run_command).unwrap_or(defect::DEFECT)
+}
+
+fn run_command() -> c_int {
     let cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use uruk_kaleidoscope::nearest;
+use uruk_kaleidoscope::{is_blank, nearest};
 
 use super::{Repl, host};
 
@@ -17,8 +17,8 @@ pub(super) const COMMANDS: [Command; 9] = [
     ("list", "", "all functions"),
     ("time", "", "say how long each line takes, or no longer"),
     ("load", "FILE", "do what a file says"),
-    ("help", "", "this, and the language in ten lines"),
-    ("quit", "", "leave; so does control-D"),
+    ("help", "", "this, and the language in ten lines; so does help"),
+    ("quit", "", "leave; so do quit, exit and control-D"),
 ];
 
 const LANGUAGE: &str = "\
@@ -30,9 +30,21 @@ Kaleidoscope, the language of LLVM's tutorial. All values are numbers.
   var a = 1, b in …   a = 2   for i = 1, i < n, step in … variables; a loop runs once before it asks
   < 10, + - 20, * 40                                      the operators that there are
   putchard(42)   printd(42)                               print a character, a number
-Nothing is compiled before it is called. A function may call what is not defined yet.";
+Nothing is compiled before it is called. A function may call what is not defined yet.
+Control-C stops an expression that runs, and clears a line that is typed.";
+
+/// Words that people try at a prompt, which are commands unless the program has such a function.
+const GUESSED: [&str; 3] = ["help", "quit", "exit"];
 
 impl Repl {
+    /// The command that a line is, without its colon.
+    pub(super) fn command_of<'l>(&self, line: &'l str) -> Option<&'l str> {
+        let line = line.trim_matches(is_blank);
+        let word = line.strip_suffix("()").unwrap_or(line);
+        let is_guessed = GUESSED.contains(&word) && !self.session.is_callable(word);
+        if is_guessed { Some(word) } else { line.strip_prefix(':') }
+    }
+
     /// Does what stands behind a colon.
     pub(super) fn command(&mut self, line: &str) {
         let (word, rest) = line.trim().split_once(char::is_whitespace).unwrap_or((line.trim(), ""));

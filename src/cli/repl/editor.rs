@@ -1,5 +1,6 @@
 //! The line editor of a terminal: colours, hints, a menu of words, lines of earlier sessions, and lines that go on until they make something.
 
+use std::io::stdin;
 use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
@@ -9,11 +10,14 @@ use reedline::{
     ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
     default_emacs_keybindings,
 };
+use rustix::io::ioctl_fionread;
+use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use uruk::core::sync::{Arc, Mutex};
-use uruk_kaleidoscope::{Operators, Source, TokenKind, keywords, parse, tokens};
+use uruk_kaleidoscope::{Operators, Source, TokenKind, is_blank, keywords, parse, tokens};
 
 use super::commands::COMMANDS;
-use super::{INPUT, Repl, ReplError, host};
+use super::{AfterError, INPUT, Repl, ReplError, host};
+use crate::cli::defect;
 
 /// What the editor knows of the program.
 #[derive(Default)]
@@ -26,41 +30,58 @@ struct Known {
 /// Reads and does lines until somebody leaves.
 pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
     let known = Arc::new(Mutex::new(Known::default()));
+    let mut editor = editor(&known);
+    let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("uruk".into()), DefaultPromptSegment::Empty);
+    host::say("Kaleidoscope on Uruk: functions are compiled when they are first called. :help helps.");
+    let (name, mut line, mut panics) = (INPUT.into(), 1, 0);
+    while !repl.has_quit {
+        let text = match defect::guard(|| editor.read_line(&prompt)) {
+            Some(read) => match read.map_err(ReplError::Terminal)? {
+                Signal::Success(text) => text,
+                Signal::CtrlD => break,
+                _ => continue,
+            },
+            // The line is lost, and all else is kept. An editor that can do nothing else ends the session.
+            None if panics < PANICS_MAX => {
+                panics += 1;
+                editor = self::editor(&known);
+                continue;
+            }
+            None => return Err(ReplError::Editor),
+        };
+        panics = 0;
+        // Before the line is done: it may be the last one. Lines that cannot be stored are known in this session.
+        _ = editor.sync_history();
+        repl.session.forget_stop();
+        repl.read(&name, line, text.as_bytes(), AfterError::Stop).map_err(ReplError::Terminal)?;
+        line += text.lines().count();
+        host::end_line();
+        let session = &repl.session;
+        *known.lock() = Known { operators: session.operators().clone(), heads: session.heads().collect() };
+    }
+    Ok(())
+}
+
+/// How many times in a row the editor is begun anew.
+const PANICS_MAX: usize = 3;
+
+fn editor(known: &Arc<Mutex<Known>>) -> Reedline {
     let dim = Style::new().fg(Color::DarkGray);
     let hints =
         Hints { known: known.clone(), history: DefaultHinter::default().with_style(dim), shown: None };
-    let mut editor = Reedline::create()
+    let editor = Reedline::create()
         .with_highlighter(Box::new(Colours))
         .with_hinter(Box::new(hints))
         .with_validator(Box::new(Completeness(known.clone())))
         .with_completer(Box::new(Words(known.clone())))
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(ColumnarMenu::default().with_name(MENU))))
-        .with_edit_mode(Box::new(keys()));
+        .with_edit_mode(Box::new(keys()))
+        .use_bracketed_paste(true);
     // Without a place for it, only this session's lines are known.
-    if let Some(history) = history_file().and_then(|file| FileBackedHistory::with_file(LINES_KEPT, file).ok())
-    {
-        editor = editor.with_history(Box::new(history));
+    match history_file().and_then(|file| FileBackedHistory::with_file(LINES_KEPT, file).ok()) {
+        Some(history) => editor.with_history(Box::new(history)),
+        None => editor,
     }
-    let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("uruk".into()), DefaultPromptSegment::Empty);
-    host::say("Kaleidoscope on Uruk: functions are compiled when they are first called. :help helps.");
-    let (name, mut line) = (INPUT.into(), 1);
-    while !repl.has_quit {
-        let text = match editor.read_line(&prompt).map_err(ReplError::Terminal)? {
-            Signal::Success(text) => text,
-            Signal::CtrlD => break,
-            _ => continue,
-        };
-        match text.trim().strip_prefix(':') {
-            Some(command) => repl.command(command),
-            None => drop(repl.feed(&name, line, &text, true)),
-        }
-        line += text.lines().count();
-        host::end_line();
-        let session = &repl.session;
-        let heads = session.names().filter_map(|name| Some(session.tier(name)?.head)).collect();
-        *known.lock() = Known { operators: session.operators().clone(), heads };
-    }
-    Ok(())
 }
 
 const MENU: &str = "words";
@@ -80,6 +101,8 @@ fn keys() -> Emacs {
     let mut keys = default_emacs_keybindings();
     let menu = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(menu));
+    // An Enter that was typed while a line was done.
+    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
     Emacs::new(keys)
 }
 
@@ -116,7 +139,7 @@ struct Completeness(Arc<Mutex<Known>>);
 
 impl Validator for Completeness {
     fn validate(&self, text: &str) -> ValidationResult {
-        let is_ended = text.trim_start().starts_with(':') || text.ends_with('\n');
+        let is_ended = text.trim_start_matches(is_blank).starts_with(':') || text.ends_with('\n');
         let mut operators = self.0.lock().operators.clone();
         let source = Source { name: INPUT.into(), first_line: 1, text: text.to_owned() };
         let parsed = parse(&Arc::new(source), &mut operators);
@@ -132,6 +155,7 @@ struct Colours;
 
 impl Highlighter for Colours {
     fn highlight(&self, text: &str, _cursor: usize) -> StyledText {
+        notice_what_is_typed();
         let mut styled = StyledText::new();
         let mut done = 0;
         for token in tokens(text) {
@@ -152,6 +176,17 @@ impl Highlighter for Colours {
         }
         styled.push((Style::new(), text[done..].to_owned()));
         styled
+    }
+}
+
+/// Lets the editor see what lies in the terminal's buffer. Its library hears of new characters only, and reads 1,024 at a time: the rest of
+/// a long paste would wait for the next key. That attributes are set, to whatever they are, wakes who waits for characters.
+fn notice_what_is_typed() {
+    let terminal = stdin();
+    if ioctl_fionread(&terminal).is_ok_and(|waiting| waiting > 0) {
+        // Where it fails, the next key helps.
+        _ = tcgetattr(&terminal)
+            .and_then(|attributes| tcsetattr(&terminal, OptionalActions::Now, &attributes));
     }
 }
 
@@ -198,11 +233,11 @@ fn hint(line: &str, heads: &[String]) -> Option<String> {
     if let Some(word) = line.strip_prefix(':') {
         return COMMANDS.iter().filter(|_| !word.is_empty()).find_map(|(name, ..)| rest(name, word));
     }
-    let begin =
-        line.rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '(').map_or(0, |at| at + 1);
-    let word = line[begin..].rsplit_once('(').map_or(&line[begin..], |(before, after)| {
-        if after.is_empty() { &line[begin + before.rfind('(').map_or(0, |at| at + 1)..] } else { after }
-    });
+    let is_of_call = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '(';
+    let call = &line[line.trim_end_matches(is_of_call).len()..];
+    // A name, with the parenthesis behind it if that is the last character.
+    let name = call.strip_suffix('(').unwrap_or(call);
+    let word = &call[name.rfind('(').map_or(0, |at| at + "(".len())..];
     heads.iter().filter(|_| word.len() > 1).find_map(|head| rest(head, word))
 }
 
@@ -217,6 +252,9 @@ mod tests {
         assert_eq!(hint("1 + me", &heads).as_deref(), Some("an(a b)"));
         assert_eq!(hint("fib(", &heads).as_deref(), Some("n)"));
         assert_eq!(hint("fib(mean(", &heads).as_deref(), Some("a b)"));
+        assert_eq!(hint("é + me", &heads).as_deref(), Some("an(a b)"));
+        assert_eq!(hint("€fib(", &heads).as_deref(), Some("n)"));
+        assert_eq!((hint("é", &heads), hint("fib(é", &heads), hint("名前(", &heads)), (None, None, None));
         assert_eq!((hint("fib(3)", &heads), hint("", &heads), hint(":", &heads)), (None, None, None));
     }
 

@@ -2,6 +2,9 @@
 //!
 //! Lines are collected until they make items; each item is done before the next line is looked at. So a line that is complete by itself
 //! is never continued by the next one. What begins with a colon is a command.
+//!
+//! A session has a thread with a stack of known size, near whose end recursion is stopped. On a terminal control-C stops the expression that runs.
+//! What is read from a file or a pipe ends by it, as other programs do.
 
 mod commands;
 mod editor;
@@ -15,10 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use uruk::core::WithCauses;
-use uruk::core::sync::Arc;
-use uruk_kaleidoscope::{Diagnostic, Source};
+use uruk::core::sync::{Arc, thread};
+use uruk_kaleidoscope::{Diagnostic, Source, is_blank};
+
+use signal_hook::consts::SIGINT;
 
 use super::args::ReplArgs;
+use super::defect;
 use session::{Outcome, Session, SessionError, Value};
 
 /// Why a session ended early.
@@ -30,27 +36,52 @@ pub(crate) enum ReplError {
     Read { path: PathBuf, source: std::io::Error },
     #[error("the terminal cannot be used")]
     Terminal(#[source] std::io::Error),
+    #[error("the line editor fails again and again")]
+    Editor,
+    #[error("cannot start the thread of the session")]
+    Thread(#[source] std::io::Error),
+    #[error("control-C cannot be noticed")]
+    Interrupt(#[source] std::io::Error),
 }
 
 /// How files may load each other.
 const LOADS_MAX: usize = 16;
+
+/// The stack of a session. Its pages are there when they are first used.
+const STACK_BYTES: usize = 64 << 20;
+
+/// How much of it is left to what programs call, and to compiling a function that is first called there.
+const RESERVE_BYTES: usize = 16 << 20;
 
 /// What errors call what is typed, or comes from a pipe.
 const INPUT: &str = "input";
 
 /// Runs a session; the exit code of the command.
 pub(crate) fn repl(args: &ReplArgs) -> Result<c_int, ReplError> {
-    let session = Session::new(args.optimize, &host::FUNCTIONS).map_err(ReplError::Start)?;
-    let mut repl = Repl { session, shows_times: false, has_failed: false, has_quit: false, loads: 0 };
+    thread::scope(|scope| {
+        let session = thread::Builder::new().name("uruk-repl".to_owned()).stack_size(STACK_BYTES);
+        let session = session.spawn_scoped(scope, || run(args)).map_err(ReplError::Thread)?;
+        session.join().unwrap_or(Ok(defect::DEFECT))
+    })
+}
+
+fn run(args: &ReplArgs) -> Result<c_int, ReplError> {
+    let mut session = Session::new(args.optimize, &host::FUNCTIONS).map_err(ReplError::Start)?;
+    // This variable lies near the beginning of the stack, so the end is a little behind where this puts it.
+    let here = std::ptr::from_ref(&session).addr();
+    session.set_stack_limit(here - (STACK_BYTES - RESERVE_BYTES));
+    let mut repl = Repl::new(session);
     match &args.file {
         Some(file) if file != Path::new("-") => repl.load(file)?,
         None if stdin().is_terminal() => {
+            signal_hook::flag::register_usize(SIGINT, repl.session.limit().clone(), Session::EVERYTHING)
+                .map_err(ReplError::Interrupt)?;
             editor::edit(&mut repl)?;
             return Ok(0);
         }
         _ => {
             let failed = |source| ReplError::Read { path: INPUT.into(), source };
-            repl.read(INPUT.into(), stdin().lock(), AfterError::GoOn).map_err(failed)?;
+            repl.read(&INPUT.into(), 1, stdin().lock(), AfterError::GoOn).map_err(failed)?;
         }
     }
     Ok(if repl.has_failed { super::FAILURE } else { 0 })
@@ -62,6 +93,8 @@ pub(crate) struct Repl {
     /// Whether each line says how long it took.
     shows_times: bool,
     has_failed: bool,
+    /// Whether a file ends here: at a mistake or an interruption, but not where an expression has taken all of the stack.
+    ends_file: bool,
     has_quit: bool,
     /// How many files are being loaded, one by another.
     loads: usize,
@@ -84,6 +117,10 @@ enum Fed {
 }
 
 impl Repl {
+    fn new(session: Session) -> Self {
+        Self { session, shows_times: false, has_failed: false, ends_file: false, has_quit: false, loads: 0 }
+    }
+
     /// Does what a file says, up to the first mistake.
     fn load(&mut self, path: &Path) -> Result<(), ReplError> {
         let failed = |source| ReplError::Read { path: path.to_owned(), source };
@@ -92,41 +129,54 @@ impl Repl {
         }
         let file = File::open(path).map_err(failed)?;
         self.loads += 1;
-        let read = self.read(path.display().to_string().into(), BufReader::new(file), AfterError::Stop);
+        let name = path.display().to_string().into();
+        let read = self.read(&name, 1, BufReader::new(file), AfterError::Stop);
         self.loads -= 1;
         read.map_err(failed)
     }
 
-    /// Does what lines say.
-    fn read(&mut self, name: Arc<str>, lines: impl BufRead, after_error: AfterError) -> std::io::Result<()> {
-        let failed_before = std::mem::take(&mut self.has_failed);
-        let (mut text, mut first_line) = (String::new(), 1);
-        for (number, line) in (1..).zip(lines.lines()) {
+    /// Does what lines say, the first of which has this number.
+    fn read(
+        &mut self,
+        name: &Arc<str>,
+        first: usize,
+        lines: impl BufRead,
+        after_error: AfterError,
+    ) -> std::io::Result<()> {
+        let ended_before = std::mem::take(&mut self.ends_file);
+        let (mut text, mut first_line) = (String::new(), first);
+        for (number, line) in (first..).zip(lines.lines()) {
             let line = line?;
             if text.is_empty() {
                 first_line = number;
-                if let Some(command) = line.trim().strip_prefix(':') {
-                    self.command(command);
-                    text.clear();
-                    if self.has_quit || (self.has_failed && after_error == AfterError::Stop) {
-                        break;
-                    }
-                    continue;
-                }
             }
-            text += &line;
-            text.push('\n');
-            if self.feed(&name, first_line, &text, false) == Fed::Done {
+            let command = self.command_of(&line).filter(|_| text.is_empty());
+            let command = command.map(str::to_owned);
+            if command.is_none() {
+                text += &line;
+                text.push('\n');
+            }
+            let done = defect::guard(|| match &command {
+                Some(command) => {
+                    self.command(command);
+                    Fed::Done
+                }
+                None => self.feed(name, first_line, &text, false),
+            });
+            if done.is_none() {
+                (self.has_failed, self.ends_file) = (true, true);
+            }
+            if done != Some(Fed::Incomplete) {
                 text.clear();
             }
-            if self.has_failed && after_error == AfterError::Stop {
+            if self.has_quit || (self.ends_file && after_error == AfterError::Stop) {
                 break;
             }
         }
-        if !text.is_empty() {
-            self.feed(&name, first_line, &text, true);
+        if !text.trim_matches(is_blank).is_empty() {
+            self.feed(name, first_line, &text, true);
         }
-        self.has_failed |= failed_before;
+        self.ends_file |= ended_before;
         Ok(())
     }
 
@@ -183,6 +233,7 @@ impl Repl {
 
     fn say_error(&mut self, error: &SessionError) {
         self.has_failed = true;
+        self.ends_file |= !matches!(error, SessionError::StackFull(_));
         host::end_line();
         // Nothing is left to say if stderr is gone.
         _ = writeln!(std::io::stderr(), "error: {}", WithCauses(error));

@@ -8,6 +8,8 @@ use uruk::inkwell::module::Module;
 use uruk::inkwell::targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetTriple};
 use uruk::pipeline::ir::{CodegenLevel, OptimizationLevel, ThreadSafeModule};
 
+use uruk_kaleidoscope::Prototype;
+
 use super::unit::module_of;
 use super::{Function, Session, SessionError, body_name};
 
@@ -44,6 +46,11 @@ impl fmt::Display for Tier {
     }
 }
 
+fn head(prototype: &Prototype) -> String {
+    let precedence = prototype.precedence.map_or(String::new(), |precedence| format!(" {precedence} "));
+    format!("{}{precedence}({})", prototype.name, prototype.parameters.join(" "))
+}
+
 impl Session {
     /// The names of the functions of the program.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
@@ -65,10 +72,12 @@ impl Session {
             WhyState::Failed(_) => TierState::Failed,
             _ => TierState::NotCalled,
         };
-        let prototype = &function.definition.prototype;
-        let precedence = prototype.precedence.map_or(String::new(), |precedence| format!(" {precedence} "));
-        let head = format!("{name}{precedence}({})", prototype.parameters.join(" "));
-        Some(Tier { head, generation: function.generation, state })
+        Some(Tier { head: head(&function.definition.prototype), generation: function.generation, state })
+    }
+
+    /// How functions are called: `fib(n)`.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = String> {
+        self.functions.values().map(|function| head(&function.definition.prototype))
     }
 
     /// What the engine would compile a function from if it were called now; nothing if there is no such function. Nothing of the program

@@ -4,7 +4,7 @@
 //!   dylib main      f: a stub, whose address never changes         ◀── every call of `f`, from wherever
 //!   dylib bodies    f$1, f$2, …: units of trees, each with a tracker of its own
 //!                   $expression: the expression that runs, compiled at once and removed when it has run
-//!   dylib host      putchard, printd: functions of this program
+//!   dylib host      putchard, printd: functions of this program; the limit of `stop.rs`
 //! ```
 //!
 //! A definition makes no IR. Its unit does, when the function is first called, on the thread that calls it. What the bodies call by plain
@@ -18,20 +18,26 @@
 
 mod evaluate;
 mod inspect;
+mod stop;
 mod unit;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use uruk::core::sync::Arc;
-use uruk::core::{ExecutorAddr, ExecutorSymbolDef, JitDylib, OwnedTracker, SymbolFlags, absolute_symbols};
+use uruk::core::sync::atomic::AtomicUsize;
+use uruk::core::{
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, OwnedTracker, SymbolFlags, SymbolName, absolute_symbols,
+};
 use uruk::pipeline::ir::{CompileError, OptimizationLevel};
 use uruk::{Jit, JitError};
 use uruk_kaleidoscope::{
-    Callee, Definition, Diagnostic, Item, LowerError, Operators, Prototype, Source, parse,
+    Callee, Definition, Diagnostic, Item, LowerError, Operators, Prototype, STOP_LIMIT, STOP_NOTE,
+    STOP_STATE, Source, parse,
 };
 
 pub(crate) use evaluate::Value;
+use stop::Stop;
 use unit::{Body, Program};
 
 /// What a program calls in its host: each takes a number and answers one.
@@ -48,6 +54,9 @@ pub(crate) struct Session {
     level: OptimizationLevel,
     bodies: JitDylib,
     program: Arc<Program>,
+    stop: Arc<Stop>,
+    /// No frame may lie below this address while nothing is stopped.
+    stack_limit: usize,
     operators: Operators,
     host: Vec<&'static str>,
 }
@@ -91,6 +100,12 @@ pub(crate) enum SessionError {
     /// LLVM refused it.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// [`Session::limit`] was raised while it ran.
+    #[error(transparent)]
+    Interrupted(Diagnostic),
+    /// The stack was nearly full.
+    #[error(transparent)]
+    StackFull(Diagnostic),
     /// A function could not be had when it was called; the engine's words.
     #[error("{0}")]
     Call(String),
@@ -134,12 +149,40 @@ impl Session {
             let address = ExecutorAddr::from_ptr(*function as *const ());
             (jit.intern(name), ExecutorSymbolDef { address, flags })
         };
-        functions.define(absolute_symbols(host.iter().map(define).collect())).map_err(JitError::from)?;
+        let stop = Arc::new(Stop::new());
+        let symbols = host.iter().map(define).chain(symbols_of_stop(&jit, &stop));
+        functions.define(absolute_symbols(symbols.collect())).map_err(JitError::from)?;
         for (name, _) in host {
             program.declare(name, Callee::Extern { parameters: 1, is_missing: false });
         }
         let (operators, host) = (Operators::new(), host.iter().map(|(name, _)| *name).collect());
-        Ok(Self { functions: BTreeMap::new(), jit, level, bodies, program, operators, host })
+        let (functions, stack_limit) = (BTreeMap::new(), 0);
+        Ok(Self { functions, jit, level, bodies, program, stop, stack_limit, operators, host })
+    }
+
+    /// Lets no frame of the program lie below an address. There has to be room below it for the functions that the program calls, and for
+    /// compiling one.
+    pub(crate) fn set_stack_limit(&mut self, address: usize) {
+        self.stack_limit = address;
+        self.forget_stop();
+    }
+
+    /// A limit that stops what runs.
+    pub(crate) const EVERYTHING: usize = stop::EVERYTHING;
+
+    /// What code of the program looks at. [`Self::EVERYTHING`] in it stops what runs, from any thread or signal handler.
+    pub(crate) fn limit(&self) -> &Arc<AtomicUsize> {
+        &self.stop.limit
+    }
+
+    /// Lets the next expression run, also if the last one was to be stopped.
+    pub(crate) fn forget_stop(&mut self) {
+        self.stop.set_limit(self.stack_limit);
+    }
+
+    /// Whether something is called by this name.
+    pub(crate) fn is_callable(&self, name: &str) -> bool {
+        self.program.functions().contains_key(name)
     }
 
     /// What a text says, if it were said now. Nothing is done.
@@ -235,6 +278,19 @@ impl Session {
     pub(crate) fn jit(&self) -> &Jit {
         &self.jit
     }
+}
+
+/// What code of the program asks whether it is stopped. Its addresses are good as long as there is a session, which has a part in both.
+fn symbols_of_stop(jit: &Jit, stop: &Arc<Stop>) -> [(SymbolName, ExecutorSymbolDef); 3] {
+    let symbol = |name, address, flags| {
+        (jit.intern(name), ExecutorSymbolDef { address, flags: SymbolFlags::EXPORTED | flags })
+    };
+    let note = stop::stopped as extern "C" fn(&Stop, usize, u64);
+    [
+        symbol(STOP_LIMIT, ExecutorAddr::from_ptr(Arc::as_ptr(&stop.limit)), SymbolFlags::default()),
+        symbol(STOP_STATE, ExecutorAddr::from_ptr(Arc::as_ptr(stop)), SymbolFlags::default()),
+        symbol(STOP_NOTE, ExecutorAddr::from_ptr(note as *const ()), SymbolFlags::CALLABLE),
+    ]
 }
 
 fn body_name(function: &str, generation: u64) -> String {
