@@ -5,10 +5,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use uruk::OnCall;
 use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
+use uruk_kaleidoscope::nearest;
 
 use super::units::{Age, Size};
 
@@ -127,10 +129,10 @@ pub(crate) struct CacheArgs {
 pub(crate) enum CacheCommand {
     /// Say how many entries there are, how large and how old.
     #[command(after_help = CACHE_EXAMPLES)]
-    Stats,
+    Stats(DirectoryArg),
     /// Read every entry and check that it is as it was written. Exit code 1 if one is not.
     #[command(after_help = CACHE_EXAMPLES)]
-    Verify,
+    Verify(DirectoryArg),
     /// Remove what is too old or takes too much room, and what killed processes have left.
     ///
     /// Entries go many at a time, the oldest first: those of the files that were begun together.
@@ -142,10 +144,20 @@ pub(crate) enum CacheCommand {
         /// How old entries may become: a number with s, m, h, d or w.
         #[arg(long, value_name = "TIME", default_value = "30d")]
         max_age: Age,
+        #[command(flatten)]
+        directory: DirectoryArg,
     },
     /// Remove all entries.
     #[command(after_help = CACHE_EXAMPLES)]
-    Clear,
+    Clear(DirectoryArg),
+}
+
+/// The cache's directory, behind the verb.
+#[derive(Debug, Args)]
+pub(crate) struct DirectoryArg {
+    /// The directory of the cache, as with --cache.
+    #[arg(value_name = "DIR", conflicts_with = "cache")]
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// `uruk run`.
@@ -162,6 +174,10 @@ pub(crate) struct RunArgs {
     /// Without a FILE before the `--`, files whose names begin with a dash stand there, and ARGS behind another `--`.
     #[arg(value_name = "ARGS", last = true)]
     pub(crate) args: Vec<OsString>,
+
+    /// The language of standard input, if it is a source.
+    #[arg(short = 'x', value_name = "c|c++", value_parser = ["c", "c++"])]
+    pub(crate) language: Option<String>,
 
     /// The function to call, as `int entry(int argc, char **argv, char **envp)`.
     #[arg(long, value_name = "NAME", default_value = "main")]
@@ -306,7 +322,7 @@ impl Cli {
     /// Reads the command line. What is wrong with it, and help, is the parser's to print.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let line = run_what_is_a_file(std::env::args_os().collect());
-        let mut cli = Self::try_parse_from(end_files_at_script(line))?;
+        let mut cli = Self::try_parse_from(end_files_at_script(line)).map_err(with_the_nearest_verb)?;
         if let Command::Run(run) = &mut cli.command {
             run.take_files_behind_dashes();
         }
@@ -338,10 +354,35 @@ fn run_what_is_a_file(mut line: Vec<OsString>) -> Vec<OsString> {
         let is_path = !bytes.starts_with(b"-") && bytes.iter().any(|byte| matches!(byte, b'.' | b'/'));
         word == "-" || is_path
     };
-    if line.get(1).is_some_and(is_file) {
+    let options = |word: &&OsString| word.as_encoded_bytes().starts_with(b"-") && **word != "-";
+    let is_question = |word: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|asks| word == asks);
+    let begins_with_option = line.get(1).as_ref().is_some_and(options) && !is_question(&line[1]);
+    let is_verb = |word: &OsString| verbs().iter().any(|verb| **word == **verb);
+    let words = || line.iter().skip(1).take_while(|word| *word != "--");
+    // Options of `run` may stand before the file as well: `uruk -O0 hello.c`.
+    let has_file = || !words().any(is_verb) && words().any(is_file);
+    if line.get(1).is_some_and(is_file) || (begins_with_option && has_file()) {
         line.insert(1, "run".into());
     }
     line
+}
+
+fn verbs() -> Vec<String> {
+    let verbs = Cli::command();
+    let verbs = verbs.get_subcommands().map(|verb| verb.get_name().to_owned());
+    verbs.chain(["help".to_owned()]).collect()
+}
+
+/// Names the verb that was probably meant, where the parser finds none that is near enough.
+fn with_the_nearest_verb(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let verbs = verbs();
+    if let Some(meant) = nearest(word, verbs.iter().map(String::as_str))
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+    {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.to_owned()]));
+    }
+    error
 }
 
 /// Puts a `--` behind a script: the system adds the arguments of a script that somebody runs behind its name.
@@ -377,7 +418,7 @@ Examples:
   uruk run --lazy --speculate calls db.bc
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
-  clang -c -emit-llvm -o - a.c | uruk run - from standard input
+  clang -c -emit-llvm -o - a.c | uruk run - from standard input; a source: uruk run -x c -
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
 

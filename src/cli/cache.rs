@@ -22,7 +22,9 @@ const VARIABLE: &str = "URUK_CACHE";
 /// Why there is nothing to say about a cache.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CacheError {
-    #[error("which cache? Name its directory: --cache DIR, or {VARIABLE}=DIR in the environment")]
+    #[error(
+        "which cache? Name its directory: uruk cache stats DIR, --cache DIR, or {VARIABLE}=DIR in the environment"
+    )]
     Unnamed,
     #[error("there is no cache in {}: nothing of that name is there; `uruk run --cache DIR FILE` makes one", path.display())]
     Missing { path: PathBuf },
@@ -42,7 +44,12 @@ pub(crate) fn directory(named: Option<&Path>) -> Option<PathBuf> {
 
 /// Does what is asked; the exit code.
 pub(crate) fn cache(args: &CacheArgs) -> Result<c_int, CacheError> {
-    let path = directory(args.cache.as_deref()).ok_or(CacheError::Unnamed)?;
+    let (CacheCommand::Stats(behind)
+    | CacheCommand::Verify(behind)
+    | CacheCommand::Clear(behind)
+    | CacheCommand::Gc { directory: behind, .. }) = &args.command;
+    let named = behind.directory.as_deref().or(args.cache.as_deref());
+    let path = directory(named).ok_or(CacheError::Unnamed)?;
     let open = |access, limits| {
         if !path.exists() {
             return Err(CacheError::Missing { path: path.clone() });
@@ -56,24 +63,24 @@ pub(crate) fn cache(args: &CacheArgs) -> Result<c_int, CacheError> {
     let mut code = 0;
     let mut report = String::new();
     match args.command {
-        CacheCommand::Stats => {
+        CacheCommand::Stats(_) => {
             let pack = open(Access::ReadOnly, PackLimits::default())?;
             report += &stats(&path, &pack.stats(), SystemTime::now()).to_string();
         }
-        CacheCommand::Verify => {
+        CacheCommand::Verify(_) => {
             let verified = open(Access::ReadOnly, PackLimits::default())?.verify();
             report += &verify(&path, &verified).to_string();
             if !verified.bad.is_empty() || !verified.unusable.is_empty() {
                 code = DAMAGED;
             }
         }
-        CacheCommand::Gc { max_size, max_age } => {
+        CacheCommand::Gc { max_size, max_age, .. } => {
             let limits = PackLimits { size_bytes: max_size.0, age: max_age.0 };
             let pack = open(Access::ReadWrite, limits)?;
             let collected = pack.gc().map_err(failed)?;
             report += &removed(&path, &collected, &pack.stats()).to_string();
         }
-        CacheCommand::Clear => {
+        CacheCommand::Clear(_) => {
             let pack = open(Access::ReadWrite, PackLimits::default())?;
             let collected = pack.clear().map_err(failed)?;
             report += &removed(&path, &collected, &pack.stats()).to_string();

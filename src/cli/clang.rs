@@ -29,6 +29,8 @@ pub(crate) fn language(path: &Path) -> Option<&'static str> {
 pub(crate) enum ClangError {
     #[error("{}: compiling a source needs clang, and none of {} is on the PATH; install clang-22, or pass bitcode", path.display(), CLANGS.join(", "))]
     NotFound { path: PathBuf },
+    #[error("{}: cannot be read", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{}: clang could not be started", path.display())]
     Start { path: PathBuf, source: std::io::Error },
     #[error("{}: clang reported errors:\n{}", path.display(), messages.trim_end())]
@@ -44,24 +46,50 @@ pub(crate) fn compile_to_bitcode(
     language: &str,
     optimize: OptimizationLevel,
 ) -> Result<Vec<u8>, ClangError> {
+    let script = script(path).map_err(|source| ClangError::Read { path: path.to_owned(), source })?;
+    let mut command = command(path, language, optimize)?;
+    let Some(text) = script else {
+        command.arg(&*no_option(path));
+        return bitcode(path, command, Command::output);
+    };
+    // What it includes lies beside it.
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    command.arg("-iquote").arg(directory.unwrap_or(Path::new("."))).arg("-");
+    bitcode(path, command, |command| output_of_input(command, &text))
+}
+
+/// The same of a text that lies in no file, and is called `name`.
+pub(crate) fn compile_text(
+    name: &Path,
+    text: &[u8],
+    language: &str,
+    optimize: OptimizationLevel,
+) -> Result<Vec<u8>, ClangError> {
+    let mut command = command(name, language, optimize)?;
+    command.arg("-");
+    bitcode(name, command, |command| output_of_input(command, text))
+}
+
+fn command(path: &Path, language: &str, optimize: OptimizationLevel) -> Result<Command, ClangError> {
     let clang = found().ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
-    let failed = |source| ClangError::Start { path: path.to_owned(), source };
     let mut command = Command::new(clang);
     command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
         &format!("-{optimize}"),
         "-Xclang",
         "-disable-llvm-passes",
     ]);
-    let output = match script(path).map_err(failed)? {
-        None => command.arg(&*no_option(path)).output(),
-        Some(text) => {
-            // What it includes lies beside it.
-            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            command.arg("-iquote").arg(directory.unwrap_or(Path::new("."))).arg("-");
-            output_of_input(command, &text)
-        }
-    };
-    let output = output.map_err(failed)?;
+    Ok(command)
+}
+
+/// What a command prints that compiles this source.
+fn bitcode(
+    path: &Path,
+    mut command: Command,
+    output: impl FnOnce(&mut Command) -> io::Result<Output>,
+) -> Result<Vec<u8>, ClangError> {
+    let _span = tracing::debug_span!("clang.compile", unit = %path.display()).entered();
+    let output = output(&mut command);
+    let output = output.map_err(|source| ClangError::Start { path: path.to_owned(), source })?;
     if output.status.success() {
         Ok(output.stdout)
     } else {
@@ -91,7 +119,7 @@ fn script(path: &Path) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// What a command prints that reads `input`. That is a file: nobody waits for a reader that stops early.
-fn output_of_input(mut command: Command, input: &[u8]) -> io::Result<Output> {
+fn output_of_input(command: &mut Command, input: &[u8]) -> io::Result<Output> {
     let file = TemporaryFile::with(|file| {
         let mut contents = file.file();
         contents.write_all(input)?;

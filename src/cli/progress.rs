@@ -40,6 +40,10 @@ struct Board {
 struct State {
     claimed: u64,
     emitted: u64,
+    /// Into how many parts modules were divided.
+    parts: u64,
+    /// How many parts, functions and undivided modules have machine code.
+    compiled: u64,
     /// The stage that began last, and its unit.
     stage: Option<(&'static str, String)>,
     stopped: bool,
@@ -139,6 +143,11 @@ impl Board {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} units ready", self.emitted, self.claimed)?;
+        match (self.compiled, self.parts) {
+            (0, 0) => {}
+            (compiled, parts) if compiled <= parts => write!(f, ", {compiled} of {parts} parts compiled")?,
+            (compiled, _) => write!(f, ", {compiled} parts and functions compiled")?,
+        }
         match &self.stage {
             Some((stage, unit)) => write!(f, ", {stage} {unit}"),
             None => Ok(()),
@@ -146,17 +155,32 @@ impl fmt::Display for State {
     }
 }
 
+/// What a span is about.
+#[derive(Default)]
+struct Told {
+    unit: String,
+    /// Into how many parts it is divided.
+    parts: u64,
+}
+
 /// The unit that a span is about.
 struct Unit(String);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut unit = Unit(String::new());
-        attributes.record(&mut unit);
-        if !unit.0.is_empty()
+        let mut told = Told::default();
+        attributes.record(&mut told);
+        self.0.state.lock().parts += told.parts;
+        if !told.unit.is_empty()
             && let Some(span) = context.span(id)
         {
-            span.extensions_mut().insert(unit);
+            span.extensions_mut().insert(Unit(told.unit));
+        }
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        if context.span(&id).is_some_and(|span| span.name() == "ir.codegen") {
+            self.0.state.lock().compiled += 1;
         }
     }
 
@@ -168,16 +192,22 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
     }
 }
 
-impl Visit for Unit {
+impl Visit for Told {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "parts" {
+            self.parts = value;
+        }
+    }
+
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "unit" {
-            value.clone_into(&mut self.0);
+            value.clone_into(&mut self.unit);
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "unit" {
-            self.0 = format!("{value:?}");
+            self.unit = format!("{value:?}");
         }
     }
 }
@@ -206,7 +236,15 @@ mod tests {
             tracing::debug_span!("ir.codegen", unit = %"b.bc").in_scope(|| ());
             tracing::debug_span!("link.fixup", edges = 3).in_scope(|| ());
         });
-        assert_eq!(progress.board.state.lock().to_string(), "1 of 2 units ready, ir.codegen b.bc");
+        let line = "1 of 2 units ready, 1 parts and functions compiled, ir.codegen b.bc";
+        assert_eq!(progress.board.state.lock().to_string(), line);
+        let (layer, progress) = watched(SILENCE);
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            tracing::debug_span!("ir.divide", unit = %"b.bc", parts = 4usize).in_scope(|| ());
+            tracing::debug_span!("ir.codegen", unit = %"b.bc").in_scope(|| ());
+        });
+        let line = "0 of 0 units ready, 1 of 4 parts compiled, ir.codegen b.bc";
+        assert_eq!(progress.board.state.lock().to_string(), line);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -343,6 +344,12 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(|source| RunError::Input { source })?;
+        if let Some(language) = &args.language {
+            let name = Path::new("<standard input>");
+            let bitcode = clang::compile_text(name, &bytes, language, args.optimize)?;
+            jit.add_ir(ObjectBuffer::new(name.display().to_string(), bitcode))?;
+            return Ok(false);
+        }
         let file = ObjectBuffer::new("<standard input>", bytes);
         let is_instrumented = object::is_instrumented(&file);
         jit.add_buffer(file)?;
@@ -350,6 +357,9 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
     }
     match clang::language(file) {
         Some(language) => {
+            // What is missing is told as every other file that is.
+            File::open(file)
+                .map_err(|source| JitError::Read { path: file.into(), source: Arc::new(source) })?;
             let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;
             jit.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
             Ok(false)
