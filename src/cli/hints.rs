@@ -164,16 +164,22 @@ impl Exports<'_> {
         let hash = elf::gnu_hash(name.as_bytes());
         let versions = Default::default();
         let found = self.hashes.find(endian, name.as_bytes(), hash, None, &self.symbols, &versions);
-        found.is_some()
+        found.is_some_and(|(_, symbol)| is_code_or_data(symbol))
     }
 
     fn nearest(&self, name: &str) -> Option<String> {
         let endian = Endianness::Little;
-        let defined = self.symbols.iter().filter(|symbol| symbol.st_shndx(endian) != elf::SHN_UNDEF);
+        let is_defined = |symbol: &&elf::Sym64<Endianness>| symbol.st_shndx(endian) != elf::SHN_UNDEF;
+        let defined = self.symbols.iter().filter(is_defined).filter(|symbol| is_code_or_data(symbol));
         let names = defined.filter_map(|symbol| {
             let name = symbol.name(endian, self.symbols.strings()).ok()?;
             std::str::from_utf8(name).ok()
         });
         nearest_symbol(name, names).map(str::to_owned)
     }
+}
+
+/// Marks of the linker, such as `_edata`, have no type: each library has its own.
+fn is_code_or_data(symbol: &elf::Sym64<Endianness>) -> bool {
+    matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_OBJECT | elf::STT_TLS | elf::STT_GNU_IFUNC)
 }
