@@ -33,9 +33,9 @@ setup: ## Installs what is missing: LLVM 22, clang 22, a C++ compiler.
 demo: setup ## Runs SQLite, compiled to LLVM IR, in the engine, and shows where the time went.
 	@scripts/demo.sh
 
-test: setup ## Runs all tests.
+test: setup ## Runs all tests. Models and random schedules have builds of their own: `make loom`, `make shuttle`.
 	$(CARGO) build --release -p uruk --features cli
-	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace --features uruk/cli
+	URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --workspace --exclude loom-tests --exclude shuttle-tests --features uruk/cli
 	for example in $(EXAMPLES); do $(CARGO) run --quiet --example $$example || exit 1; done
 	$(CARGO) run --quiet -p uruk-kaleidoscope --example kaleidoscope
 

@@ -129,7 +129,7 @@ fn files_that_documents_name_exist() {
 }
 
 /// The pages of the workspace, by path. The changelog names what there was.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let mut pages = Vec::new();
     let mut pending = vec![workspace()];
     while let Some(folder) = pending.pop() {
@@ -153,7 +153,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// A page without what stands between fences, where paths are made up and brackets are code.
-fn without_code_blocks(text: &str) -> String {
+pub(crate) fn without_code_blocks(text: &str) -> String {
     let mut inside = false;
     let is_prose = |line: &&str| {
         let fence = line.trim_start().starts_with("```");

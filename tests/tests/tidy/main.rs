@@ -6,11 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 mod chosen;
+mod commits;
 mod documents;
 mod examples;
 mod layers;
 mod modules;
 mod names;
+mod prose;
 mod source;
 
 use source::{Source, read, sources};

@@ -15,7 +15,7 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 10] = [
+const ROOTS: [&str; 11] = [
     "core",
     "dispatch",
     "pipeline",
@@ -23,6 +23,7 @@ const ROOTS: [&str; 10] = [
     "src",
     "tests",
     "loom-tests",
+    "shuttle-tests",
     "benches",
     "examples",
     "fuzz",
