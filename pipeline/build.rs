@@ -1,18 +1,21 @@
 //! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found, and writes what `ir/library.rs` needs in
 //! order to load that LLVM late. Does nothing without feature `llvm`.
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "src/ir/shim.cpp",
     "src/ir/canonical.cpp",
     "src/ir/divide.cpp",
     "src/ir/emitter.cpp",
     "src/ir/part.cpp",
     "src/ir/functions.cpp",
+    "src/ir/notable.cpp",
     "src/ir/pipeline.cpp",
 ];
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/ir/parts.h");
+    for header in ["assembly", "parts"] {
+        println!("cargo::rerun-if-changed=src/ir/{header}.h");
+    }
     for file in FILES {
         println!("cargo::rerun-if-changed={file}");
     }

@@ -364,7 +364,8 @@ enum Stubs {
     File(FileStubs),
     /// As ever.
     NotPutOff,
-    /// Before the program runs: it has functions that choose their implementation, or whose kind it does not say.
+    /// Before the program runs: it has functions that choose their implementation, or whose kind it does not say, or that are more than a
+    /// stub can stand for.
     BeforeStart,
 }
 
@@ -372,7 +373,9 @@ impl Stubs {
     fn of(object: &ObjectBuffer) -> Result<Self, JitError> {
         let interface = ObjectInterface::read(object)?;
         let is_function = |symbol: &ObjectSymbol<'_>| symbol.flags.contains(SymbolFlags::CALLABLE);
-        if interface.defined.iter().any(|symbol| is_function(symbol) && symbol.code.is_none()) {
+        if interface.defined.iter().any(|symbol| is_function(symbol) && symbol.code.is_none())
+            || interface.is_beyond_stubs(object)
+        {
             return Ok(Self::BeforeStart);
         }
         // One that holds addresses in 32 bits is placed by what it refers to.

@@ -1,7 +1,8 @@
 // Divides a module: which part each definition belongs to. Called from `ffi.rs` alone. `part.cpp` takes the parts out.
 //
 // Kept together: COMDATs, aliases and ifuncs with what they stand for, users of block addresses, sections that were asked for by
-// name. Part 0 has the module's assembly and what that mentions, and the functions that run at start and end.
+// name, assembly that defines with assembly that uses it. Part 0 has the module's assembly and what that mentions, the functions that run
+// at start and end, and those of which code generation makes tables. README.md has all facts.
 
 #include "parts.h"
 #include <llvm-c/Core.h>
@@ -40,11 +41,12 @@ public:
   void read() {
     readMentions(M.getModuleInlineAsm(), Root);
     for (unsigned I = 0; I != Values.size(); ++I) readReferences(I);
+    joinAssembly();
     for (unsigned I = 0; I != Values.size(); ++I) keepTogether(I);
     for (unsigned User = 0; User != Values.size(); ++User)
       for (unsigned Used : References[User])
         // Assembly knows it by its name, which stays as it is.
-        if (Mentioned.count(Used) && isBoundToItsName(*Values[Used])) join(User, Used);
+        if ((Mentioned.count(Used) && isBoundToItsName(*Values[Used])) || isBoundToItsUsers(Used)) join(User, Used);
   }
 
   // Parts of equal size, in the order of the module: functions that lie together stay together.
@@ -137,6 +139,30 @@ private:
   // What assembly mentions by name cannot be called otherwise.
   static bool isBoundToItsName(const GlobalValue &G) { return G.hasLocalLinkage() || G.isDeclaration(); }
 
+  // What other parts would take for something else.
+  bool isBoundToItsUsers(unsigned I) const {
+    auto *A = dyn_cast<GlobalAlias>(Values[I]);
+    return A && isLostAsDeclaration(*A);
+  }
+
+  // Assembly that defines something, with the assembly that uses it.
+  void joinAssembly() {
+    std::vector<std::pair<unsigned, AssemblyNames>> Assemblies;
+    StringMap<unsigned> DefinedBy;
+    auto Take = [&](unsigned From, AssemblyNames Names) {
+      for (auto &Symbol : Names.Symbols)
+        if (Symbol.second.IsDefined) join(From, DefinedBy.try_emplace(Symbol.first(), From).first->second), Labelled.insert(From);
+      if (!Names.Words.empty()) Assemblies.emplace_back(From, std::move(Names));
+    };
+    Take(Root, AssemblyNames(M.getModuleInlineAsm()));
+    for (unsigned I = 0; I != Values.size(); ++I)
+      if (auto *F = dyn_cast<Function>(Values[I])) Take(I, AssemblyNames(*F));
+    if (DefinedBy.empty()) return;
+    for (auto &[From, Names] : Assemblies)
+      for (auto &Word : Names.Words)
+        if (auto Found = DefinedBy.find(Word.first()); Found != DefinedBy.end()) join(From, Found->second);
+  }
+
   void readMentions(StringRef Assembly, unsigned From) {
     auto isPartOfName = [](char C) { return isAlnum(C) || StringRef("_.$@").contains(C) || (C & 0x80); };
     while (!Assembly.empty()) {
@@ -158,7 +184,9 @@ private:
       if (auto *C = dyn_cast<Constant>(Operand); C && !isa<ConstantData>(C) && Seen.insert(C).second) Work.push_back(C);
     };
     if (isUsedList(G) || G.getName() == "llvm.global.annotations") return;
+    if (isNameOfTable(G.getName())) join(From, Root);
     if (auto *F = dyn_cast<Function>(&G)) {
+      if (F->hasGC() || isTabulated(*F)) join(From, Root);
       for (const Instruction &I : instructions(*F))
         for (const Value *Operand : I.operand_values()) take(Operand);
       Weight[From] = F->isDeclaration() ? 0 : F->getInstructionCount() + 5;
@@ -170,7 +198,10 @@ private:
         join(From, Index[Address->getFunction()]);
         HasBlockAddresses.insert(Index[Address->getFunction()]);
       }
-      if (auto *Used = dyn_cast<GlobalValue>(C))
+      auto *Used = dyn_cast<GlobalValue>(C);
+      auto *Called = dyn_cast<Function>(C);
+      if (Used && (isNameOfTable(Used->getName()) || (Called && isTabulated(*Called)))) join(From, Root);
+      if (Used)
         References[From].push_back(Index[Used]);
       else
         for (const Value *Operand : C->operand_values()) take(Operand);
@@ -248,7 +279,8 @@ private:
   const Function *copied(unsigned I) {
     auto *F = dyn_cast<Function>(Values[I]);
     bool IsCopied = F && !F->isDeclaration() && !F->isInterposable() && !F->isPresplitCoroutine() &&
-                    !HasBlockAddresses.count(I) && !Mentioned.count(I);
+                    !HasBlockAddresses.count(I) && !Mentioned.count(I) && !Labelled.count(I) &&
+                    none_of(References[I], [&](unsigned Used) { return isBoundToItsUsers(Used); });
     return IsCopied ? F : nullptr;
   }
 
@@ -288,7 +320,7 @@ private:
   std::vector<unsigned> Leader;
   std::vector<uint64_t> Weight;
   std::vector<SmallVector<unsigned, 8>> References;
-  DenseSet<unsigned> Mentioned, HasBlockAddresses;
+  DenseSet<unsigned> Mentioned, HasBlockAddresses, Labelled;
   DenseMap<const Comdat *, unsigned> Comdats;
   StringMap<unsigned> Sections;
 };

@@ -235,6 +235,8 @@ pub(super) mod symbol_bits {
     pub(crate) const LINKONCE: u32 = 32;
     pub(crate) const LOCAL: u32 = 64;
     pub(crate) const UNDEFINED: u32 = 128;
+    /// A function that must not be compiled twice: addresses of its blocks outlive its calls.
+    pub(crate) const ONCE: u32 = 256;
 }
 
 /// What `uruk_llvm_symbols` says of a module; the shim has the same list.
@@ -295,7 +297,14 @@ unsafe extern "C-unwind" {
         shell: *mut c_void,
         sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, u32, u32, u32),
         data: *mut c_void,
-    );
+    ) -> bool;
+    pub(super) fn uruk_llvm_read_notable(module: LLVMModuleRef, bytes: *const c_char, size: usize);
+    pub(super) fn uruk_llvm_join_modules(
+        context: LLVMContextRef,
+        bytes: *const c_char,
+        size: usize,
+        message: *mut *mut c_char,
+    ) -> LLVMModuleRef;
     pub(super) fn uruk_llvm_take_function(
         shell: *mut c_void,
         number: u32,

@@ -34,7 +34,10 @@ enum Kind : uint32_t {
 };
 
 // `ffi.rs` has the same, with others.
-enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefined = 128 };
+enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefined = 128, Once = 256 };
+
+// How a stub is aligned.
+const Align StubAlign(16);
 
 // Parts know the contents of constants up to this size.
 const uint64_t KnownBytesMax = 256;
@@ -46,10 +49,6 @@ const unsigned CopiedInstructionsMax = 60, CopiedDepthMax = 2;
 Error read(Function &F) {
   if (Error Failed = F.materialize()) return Failed;
   stripDebugInfo(F);
-  for (const Instruction &I : instructions(F))
-    for (const Value *Operand : I.operand_values())
-      if (auto *Address = dyn_cast<BlockAddress>(Operand); Address && Address->getFunction() != &F)
-        return createStringError("`" + F.getName() + "` takes the address of a block of another function");
   return Error::success();
 }
 
@@ -58,7 +57,31 @@ bool isCopied(const Function &F) {
   if (F.isInterposable() || F.getInstructionCount() > CopiedInstructionsMax) return false;
   for (auto Against : {Attribute::NoInline, Attribute::OptimizeNone, Attribute::Naked})
     if (F.hasFnAttribute(Against)) return false;
-  return none_of(F, [](const BasicBlock &B) { return B.hasAddressTaken(); });
+  return !hasAddressesTaken(F) && !AssemblyNames(F).definesAny();
+}
+
+// What a stub cannot stand for: where a function lies, what stands before its code or begins it, and what code generation makes beside it.
+bool isMoreThanItsCode(const Function &F) {
+  return F.hasSection() || F.hasPrefixData() || F.hasPrologueData() || F.hasMetadata(LLVMContext::MD_kcfi_type) ||
+         F.hasMetadata(LLVMContext::MD_func_sanitize) || F.getAlign().valueOrOne() > StubAlign || F.hasGC() ||
+         F.getCallingConv() == CallingConv::X86_INTR;
+}
+
+// The functions whose blocks have their addresses elsewhere than in their own bodies, and those that have them.
+void forEachSharingBlocks(Function &F, function_ref<void(const Function &)> Each) {
+  SmallPtrSet<const User *, 16> Seen;
+  SmallVector<const User *, 16> Work;
+  for (BasicBlock &B : F)
+    if (B.hasAddressTaken()) Work.push_back(BlockAddress::lookup(&B));
+  while (!Work.empty()) {
+    const User *U = Work.pop_back_val();
+    if (!Seen.insert(U).second || isa<GlobalValue>(U)) continue; // `Shell::kindOf` of a variable looks at that.
+    if (auto *I = dyn_cast<Instruction>(U)) {
+      if (const Function *By = I->getFunction(); By != &F) Each(F), Each(*By);
+    } else {
+      Work.append(U->user_begin(), U->user_end());
+    }
+  }
 }
 
 bool callsOthers(const BasicBlock *B) {
@@ -100,13 +123,16 @@ template <typename Each> void forEachConstant(const User &Whole, Each Look) {
 // A module whose functions leave it one after another. Values keep their numbers, by which all readings of one bitcode agree.
 class Shell {
 public:
-  explicit Shell(Module &M) : M(M), Values(valuesInOrder(M)), Kinds(Values.size(), InData), Of(Values.size()) {
+  explicit Shell(Module &M)
+      : M(M), Values(valuesInOrder(M)), Kinds(Values.size(), InData), Of(Values.size()), AreAliasees(Values.size()) {
+    for (const Function &F : M) Assembly.read(F);
     for (uint32_t I = 0; I != Values.size(); ++I) {
       Index[Values[I]] = I;
       if (!Values[I]->hasName()) Values[I]->setName("uruk.unnamed." + Twine(I));
     }
     for (uint32_t I = 0; I != Values.size(); ++I)
       if (isa<Function>(Values[I])) Kinds[I] = kindOf(cast<Function>(*Values[I]));
+    for (Function &F : M) forEachSharingBlocks(F, [&](const Function &Sharing) { toData(&Sharing); });
     for (GlobalIFunc &G : M.ifuncs())
       if (const Function *Resolver = G.getResolverFunction()) toData(Resolver);
     for (uint32_t I = 0; I != Values.size(); ++I)
@@ -115,6 +141,7 @@ public:
       if (auto *A = dyn_cast<GlobalAlias>(Values[I])) Kinds[I] = kindOf(*A, I);
     for (uint32_t I = 0; I != Values.size(); ++I)
       if (Kinds[I] == WithFunction && Kinds[Of[I]] != OnCall) Kinds[I] = InData;
+    StaysWhole |= any_of(M.functions(), isTabulated);
   }
 
   Module &M;
@@ -123,6 +150,8 @@ public:
   std::vector<uint32_t> Of; // The function of `WithFunction` and `OtherName`.
   std::vector<uint32_t> Tables; // `WithFunction`, at first.
   DenseMap<const GlobalValue *, uint32_t> Index;
+  std::vector<bool> AreAliasees; // Aliases that are what they stand for, as the module was read.
+  bool StaysWhole = false;       // Functions of it cannot be told apart from it.
 
   // Whether parts that call it have a copy: no other module need have it, or its compiler relies on that.
   bool isInlinedAlways(const Function &F) const {
@@ -132,6 +161,7 @@ public:
 
   // Replaces a definition that leaves by a declaration under its name, here.
   template <typename T> T *leave(uint32_t I, T *Definition, T *Declaration) {
+    if (Definition->isInterposable()) mayBeAnother(*Declaration);
     Declaration->takeName(Definition);
     if (Definition->hasLocalLinkage()) Declaration->setVisibility(GlobalValue::HiddenVisibility), Declaration->setDSOLocal(true);
     Definition->replaceAllUsesWith(Declaration);
@@ -141,13 +171,28 @@ public:
   }
 
 private:
-  static Kind kindOf(const Function &F) {
-    if (F.isDeclarationForLinker() || F.isIntrinsic()) return Elsewhere;
-    return F.hasSection() ? InData : OnCall;
+  AssemblyNames Assembly; // Of all bodies of which it concerns others.
+
+  Kind kindOf(const Function &F) {
+    if (F.isDeclarationForLinker() || F.isIntrinsic()) return kindOfDeclared(F);
+    return isMoreThanItsCode(F) || AssemblyNames(F).usesAnyOf(Assembly) ? InData : OnCall;
+  }
+
+  // What is declared here may be defined by assembly in a body, which is compiled with the variables then.
+  Kind kindOfDeclared(const GlobalValue &G) {
+    if (G.getName() == RootChain && definesRootChain(M)) return InData;
+    if (!Assembly.defines(G.getName())) return Elsewhere;
+    StaysWhole |= !Assembly.Symbols.lookup(G.getName()).IsGlobal;
+    return InData;
   }
 
   Kind kindOf(const GlobalVariable &V, uint32_t I) {
-    if (V.isDeclarationForLinker() || V.getSection() == "llvm.metadata") return Elsewhere;
+    if (V.isDeclarationForLinker()) return kindOfDeclared(V);
+    if (V.getSection() == "llvm.metadata") return Elsewhere;
+    // Its section is bound to the function's.
+    if (const MDNode *With = V.getMetadata(LLVMContext::MD_associated))
+      if (auto *Other = dyn_cast_or_null<ValueAsMetadata>(With->getOperand(0).get()))
+        if (auto *F = dyn_cast<Function>(Other->getValue()->stripPointerCasts())) toData(F);
     if (V.hasAppendingLinkage() || isUsedList(V)) return InData;
     const Function *With = nullptr;
     bool IsTable = true;
@@ -170,6 +215,8 @@ private:
   }
 
   Kind kindOf(const GlobalAlias &A, uint32_t I) {
+    AreAliasees[I] = isItsAliasee(A);
+    StaysWhole |= isLostAsDeclaration(A);
     const auto *F = dyn_cast_or_null<Function>(A.getAliaseeObject());
     if (!F) return InData;
     uint32_t Function = Index.lookup(F);
@@ -229,8 +276,9 @@ public:
   Value *materialize(Value *V) override {
     auto *G = dyn_cast<GlobalValue>(V);
     if (!G || G->getParent() != &From.M) return nullptr;
-    Value *&Here = InPart[G];
-    if (!Here) Here = represent(*G);
+    if (Value *Here = InPart.lookup(G)) return Here;
+    Value *Here = represent(*G);
+    InPart[G] = Here;
     return Here;
   }
 
@@ -311,11 +359,16 @@ private:
   // What stands for `G` in this part.
   Value *represent(GlobalValue &G) {
     uint32_t I = From.Index.lookup(&G);
+    if (auto *A = dyn_cast<GlobalAlias>(&G); A && From.AreAliasees[I]) {
+      ValueToValueMapTy Map;
+      return MapValue(A->getAliasee(), Map, RF_None, nullptr, this);
+    }
     auto *Called = dyn_cast<Function>(&G);
     GlobalValue &Declaration = Called ? declared(*Called, I) : declared(G);
     Declaration.setVisibility(G.getVisibility());
     Declaration.setDSOLocal(G.isDSOLocal() && !G.hasDefaultVisibility());
     if (G.hasExternalWeakLinkage()) Declaration.setLinkage(GlobalValue::ExternalWeakLinkage);
+    else if (G.isInterposable() || isa<GlobalAlias>(G)) mayBeAnother(Declaration);
     if (G.hasLocalLinkage()) hide(Declaration);
     if (auto *V = dyn_cast<GlobalVariable>(&G); V && isKnown(*V)) {
       cast<GlobalVariable>(Declaration).setInitializer(const_cast<Constant *>(V->getInitializer()));
@@ -388,14 +441,15 @@ Error keepData(Shell &From) {
     if (isUsedList(*From.Values[I]) || From.Values[I] == Annotations) From.Kinds[I] = Elsewhere;
   for (StringRef List : {"llvm.used", "llvm.compiler.used"}) takeUsed(M, List, Own);
   if (Annotations) Annotations->eraseFromParent(); // No code is made of them.
-  for (uint32_t I = 0; I != From.Values.size(); ++I) {
+  // Aliases first: what they stand for is seen by its definition.
+  for (uint32_t I = From.Values.size(); I-- != 0;) {
     GlobalValue &G = *From.Values[I];
     switch (From.Kinds[I]) {
     case OnCall: case WithFunction: case OtherName: {
       bool IsLocal = G.hasLocalLinkage();
       std::string Name = G.getName().str();
       declare(G);
-      if (IsLocal) hide(*M.getNamedValue(Name));
+      if (GlobalValue *Declared = M.getNamedValue(Name); Declared && IsLocal) hide(*Declared);
       break;
     }
     case InData: becomeExternal(G); break;
@@ -447,8 +501,9 @@ void *uruk_llvm_shell(LLVMModuleRef Handle) { return new Shell(*unwrap(Handle));
 
 void uruk_llvm_dispose_shell(void *Handle) { delete static_cast<Shell *>(Handle); }
 
-// Tells `Sink` of each value, by number: name, kind, the number of the function it goes with, and its `ValueBits`.
-void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, uint32_t, uint32_t, uint32_t), void *Data) {
+// Tells `Sink` of each value, by number: name, kind, the number of the function it goes with, and its `ValueBits`. Answers whether the
+// module has to stay whole.
+bool uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, uint32_t, uint32_t, uint32_t), void *Data) {
   Shell &S = *static_cast<Shell *>(Handle);
   for (uint32_t I = 0; I != S.Values.size(); ++I) {
     StringRef Name = S.Values[I]->getName();
@@ -459,9 +514,11 @@ void uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
     if (G.getValueType()->isFunctionTy()) Bits |= Callable;
     if (G.isThreadLocal()) Bits |= ThreadLocal;
     // What is there in order to be inlined may never be referred to.
-    if (G.isDeclaration() && !G.hasExternalWeakLinkage()) Bits |= Undefined;
+    if (G.isDeclaration() && !G.hasExternalWeakLinkage() && S.Kinds[I] == Elsewhere) Bits |= Undefined;
+    if (auto *F = dyn_cast<Function>(&G); F && hasAddressesTaken(*F)) Bits |= Once;
     Sink(Data, Name.data(), Name.size(), S.Kinds[I], S.Of[I], Bits);
   }
+  return S.StaysWhole;
 }
 
 // Reads a function, and says how many instructions it has, how deep its loops are, and those that call nothing. Answers a message if it

@@ -10,7 +10,7 @@
 //! |---|---|
 //! | a function | a stub under its name, and a unit of its body |
 //! | an alias of a function | another name of its stub |
-//! | a variable, an ifunc with its resolver, functions in sections of their own | part of one unit of data |
+//! | a variable, an ifunc with its resolver, functions that are more than their code (`README.md`) | part of one unit of data |
 //! | a table of a function's blocks | part of the function's unit |
 //!
 //! What is local to the module keeps its name in objects, so that a part does not depend on what else a program has. The linker is told what it
@@ -100,7 +100,8 @@ pub struct LazyUnits {
 
 impl LazyModule {
     /// Reads `source`, bitcode, without its functions' bodies. Nothing if the module has to be compiled as a whole: it has assembly of its
-    /// own, or sections that lie beside those of other files. What is in `cache` is neither read nor compiled.
+    /// own, or sections that lie beside those of other files, or others of the facts in `ir/README.md`. What is in `cache` is neither read
+    /// nor compiled.
     ///
     /// # Errors
     /// As [`ModuleInterface::of_bitcode`]. Damage in the body of a function fails that function when it is called.
@@ -129,7 +130,7 @@ impl LazyModule {
             Some(cache) => cache.outline_or(source, read)?,
             None => read()?,
         };
-        if interface.has_assembly || interface.shares_sections {
+        if interface.has_assembly || interface.shares_sections || outline.stays_whole {
             return Ok(None);
         }
         // Relaxed: the numbers only have to differ.
@@ -339,7 +340,7 @@ impl LazyModule {
         if attempt > 0 {
             return upper.compile(source, function, &name);
         }
-        let only_upper = !tiers.is_on() || outline.with_tables.contains(&function) || upper.has(function);
+        let only_upper = !tiers.is_on() || outline.compiled_once.contains(&function) || upper.has(function);
         let first = if only_upper {
             FirstTier::Upper
         } else {

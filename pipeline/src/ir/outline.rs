@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  bytes of the interface: length (4), and they (`interface_bytes.rs`)
+//!  whether it stays whole (1)
 //!  how many values (4)
 //!  values: kind (1), function (4), bits (4), name
 //! ```
@@ -39,8 +40,10 @@ pub(super) struct Outline {
     pub(super) values: Vec<OutlinedValue>,
     /// What is local to the module and known to several parts of it.
     pub(super) locals: HashSet<Box<str>>,
-    /// Functions whose blocks data refers to. They cannot be compiled twice.
-    pub(super) with_tables: HashSet<u32>,
+    /// Functions whose blocks data or stored addresses refer to. They cannot be compiled twice.
+    pub(super) compiled_once: HashSet<u32>,
+    /// Whether the module has to be compiled as a whole.
+    pub(super) stays_whole: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -64,7 +67,12 @@ impl Outline {
             self.locals.insert(value.name.clone());
         }
         if value.kind == Kind::WithFunction {
-            self.with_tables.insert(value.of);
+            self.compiled_once.insert(value.of);
+        }
+        if value.bits & symbol_bits::ONCE != 0
+            && let Ok(number) = u32::try_from(self.values.len())
+        {
+            self.compiled_once.insert(number);
         }
         self.values.push(value);
     }
@@ -73,7 +81,8 @@ impl Outline {
     pub(super) fn to_bytes(&self, interface: &ModuleInterface) -> Vec<u8> {
         let interface = interface.to_bytes();
         let mut writer = Writer(Vec::new());
-        writer.length(interface.len()).bytes(&interface).length(self.values.len());
+        writer.length(interface.len()).bytes(&interface).bytes(&[u8::from(self.stays_whole)]);
+        writer.length(self.values.len());
         for OutlinedValue { name, kind, of, bits } in &self.values {
             writer.bytes(&[*kind as u8]).number(*of).number(*bits).name(name);
         }
@@ -91,6 +100,11 @@ fn read(bytes: &[u8]) -> Option<(ModuleInterface, Outline)> {
     let mut reader = Reader(bytes);
     let length = usize::try_from(reader.number()?).ok()?;
     let interface = ModuleInterface::from_bytes(reader.take(length)?).ok()?;
+    let stays_whole = match reader.array()? {
+        [0] => false,
+        [1] => true,
+        _ => return None,
+    };
     let count = reader.number()?;
     let values = reader.list(count, VALUE_BYTES_MIN, |reader| {
         let [kind] = reader.array()?;
@@ -100,7 +114,7 @@ fn read(bytes: &[u8]) -> Option<(ModuleInterface, Outline)> {
     if !reader.0.is_empty() || values.iter().any(|value| value.of >= count) {
         return None;
     }
-    let mut outline = Outline::default();
+    let mut outline = Outline { stays_whole, ..Outline::default() };
     values.into_iter().for_each(|value| outline.push(value));
     Some((interface, outline))
 }
@@ -113,7 +127,7 @@ mod tests {
         let value = |name: &str, kind, of, bits| OutlinedValue { name: name.into(), kind, of, bits };
         let mut outline = Outline::default();
         for value in [
-            value("f", Kind::OnCall, 0, 0),
+            value("f", Kind::OnCall, 0, symbol_bits::ONCE),
             value("table", Kind::WithFunction, 0, symbol_bits::LOCAL),
             value("", Kind::InData, 0, symbol_bits::LOCAL),
             value("g", Kind::OtherName, 0, 0),

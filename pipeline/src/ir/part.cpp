@@ -22,7 +22,7 @@ Error takePart(Module &M, ArrayRef<uint32_t> PartOf, ArrayRef<uint32_t> Imports,
     if (PartOf[I] == Part) Own.insert(Values[I]);
   // Reading a block's address leads to the function with the block, whoever's it is. It must still be there.
   auto isRead = [&](GlobalValue *G) {
-    return Own.count(G) || Imported.count(G) || any_of(G->users(), [](User *U) { return isa<BlockAddress>(U); });
+    return Own.count(G) || Imported.count(G) || hasAddressesTaken(*cast<Function>(G));
   };
   for (GlobalValue *G : Values)
     if (isa<Function>(G) && isRead(G))
@@ -32,9 +32,9 @@ Error takePart(Module &M, ArrayRef<uint32_t> PartOf, ArrayRef<uint32_t> Imports,
     if (isUsedList(*G) || G == Annotations) G = nullptr;
   for (StringRef List : {"llvm.used", "llvm.compiler.used"}) takeUsed(M, List, Own);
   if (Annotations) Annotations->eraseFromParent(); // No code is made of them.
-  for (size_t I = 0; I != Values.size(); ++I) {
+  auto leave = [&](size_t I) {
     GlobalValue *G = Values[I];
-    if (!G || PartOf[I] == Part) continue;
+    if (!G || PartOf[I] == Part) return;
     if (Imported.count(G)) {
       cast<Function>(G)->setComdat(nullptr);
       G->setLinkage(GlobalValue::AvailableExternallyLinkage);
@@ -43,7 +43,11 @@ Error takePart(Module &M, ArrayRef<uint32_t> PartOf, ArrayRef<uint32_t> Imports,
     } else if (PartOf[I] != Everywhere || G->hasAvailableExternallyLinkage()) {
       declare(*G);
     }
-  }
+  };
+  // Aliases first: what they stand for is seen by its definition.
+  for (size_t I = 0; I != Values.size(); ++I)
+    if (Values[I] && isa<GlobalAlias>(Values[I])) leave(I), Values[I] = PartOf[I] == Part ? Values[I] : nullptr;
+  for (size_t I = 0; I != Values.size(); ++I) leave(I);
   if (Error Failed = M.materializeAll()) return Failed;
   if (Part != 0) M.setModuleInlineAsm("");
   dropUnused(M);

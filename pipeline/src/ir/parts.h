@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include "assembly.h"
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Transforms/Utils/ModuleUtils.h>
 #include <set>
@@ -32,16 +34,52 @@ inline bool isUsedList(const GlobalValue &G) {
   return G.getName() == "llvm.used" || G.getName() == "llvm.compiler.used";
 }
 
+// What the name of an alias stands for, if no other definition can take the place of either; LLVM knows no more than that. Otherwise the two
+// are to be told apart by their names alone.
+inline bool isItsAliasee(const GlobalAlias &A) {
+  const GlobalObject *Base = A.getAliaseeObject();
+  if (!Base || A.isInterposable() || Base->isWeakForLinker()) return false;
+  // The address of a thread-local variable is computed from the variable alone.
+  return !A.isThreadLocal() || isa<GlobalValue>(A.getAliasee());
+}
+
+// Whether the optimizer takes an alias, once it is a mere declaration, for a variable of its own.
+inline bool isLostAsDeclaration(const GlobalAlias &A) { return !A.getValueType()->isFunctionTy() && !isItsAliasee(A); }
+
+// Code generation makes a table of all that call such a function, and gives it a name that is the object's alone.
+inline bool isTabulated(const Function &Called) {
+  return is_contained({Intrinsic::experimental_stackmap, Intrinsic::experimental_patchpoint, Intrinsic::experimental_patchpoint_void,
+                       Intrinsic::experimental_gc_statepoint},
+                      Called.getIntrinsicID());
+}
+inline bool isNameOfTable(StringRef Name) { return Name == "__LLVM_StackMaps" || Name == "__LLVM_FaultMaps"; }
+
+// Whether the address of one of its blocks is a constant somewhere. Of a function that was not read this is not known.
+inline bool hasAddressesTaken(const Function &F) {
+  return any_of(F, [](const BasicBlock &B) { return B.hasAddressTaken(); });
+}
+
+// Leaves it open whether an address is another one's, for names that others may define.
+inline void mayBeAnother(GlobalValue &Declaration) {
+  if (!Declaration.isThreadLocal()) Declaration.setLinkage(GlobalValue::ExternalWeakLinkage);
+}
+
 // The functions below change a part that is being taken out.
 
 inline void declareInPlaceOf(GlobalValue &G) {
   Module &M = *G.getParent();
+  auto *A = dyn_cast<GlobalAlias>(&G);
+  if (A && isItsAliasee(*A)) {
+    A->replaceAllUsesWith(A->getAliasee());
+    return A->eraseFromParent();
+  }
   GlobalValue *Declaration;
   if (auto *Type = dyn_cast<FunctionType>(G.getValueType()))
     Declaration = Function::Create(Type, GlobalValue::ExternalLinkage, G.getAddressSpace(), "", &M);
   else
     Declaration = new GlobalVariable(M, G.getValueType(), false, GlobalValue::ExternalLinkage, nullptr, "", nullptr,
                                      G.getThreadLocalMode(), G.getAddressSpace());
+  if (A) mayBeAnother(*Declaration);
   Declaration->setVisibility(G.getVisibility());
   Declaration->setDSOLocal(G.isDSOLocal());
   Declaration->takeName(&G);
@@ -54,6 +92,7 @@ inline void declare(GlobalValue &G) {
   if (G.isDeclaration()) return;
   if (isa<GlobalAlias, GlobalIFunc>(G)) return declareInPlaceOf(G);
   auto &Object = cast<GlobalObject>(G);
+  bool MayBeAnother = G.isInterposable();
   if (auto *F = dyn_cast<Function>(&Object)) {
     F->deleteBody();
     // Of a mere name like `strdup` the optimizer would believe that it is the library's.
@@ -64,6 +103,7 @@ inline void declare(GlobalValue &G) {
   // A name that was local is not used here.
   Object.setComdat(nullptr);
   Object.setLinkage(GlobalValue::ExternalLinkage);
+  if (MayBeAnother) mayBeAnother(Object);
   Object.clearMetadata();
 }
 

@@ -79,6 +79,9 @@ fn read(
 
 fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
     let mut module = ptr::null_mut();
+    if let Some(joined) = join_modules(guard, source)? {
+        return Ok(joined);
+    }
     // SAFETY: the context is held, and the source's bytes outlive the buffer, which ends with this call.
     let failed = unsafe {
         let buffer = MemoryBuffer::borrowing(source);
@@ -90,13 +93,34 @@ fn read_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMM
 /// The module refers to the bytes of `source` until it is dropped.
 fn read_lazy_bitcode(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {
     let mut module = ptr::null_mut();
+    if let Some(joined) = join_modules(guard, source)? {
+        return Ok(joined);
+    }
     // SAFETY: the context is held; the callee takes over the buffer, and the users of `unread_bitcode` keep the bytes for as long as
     // anything is read.
     let failed = unsafe {
         let buffer = MemoryBuffer::borrowing(source).into_raw();
         ffi::LLVMGetBitcodeModuleInContext2(guard.raw(), buffer, &raw mut module)
     };
-    if failed != 0 { Err(String::new()) } else { Ok(module) }
+    if failed != 0 {
+        return Err(String::new());
+    }
+    let bytes = source.bytes();
+    // SAFETY: the module was read a moment ago from these bytes, and is held with its context.
+    unsafe { ffi::uruk_llvm_read_notable(module, bytes.as_ptr().cast(), bytes.len()) };
+    Ok(module)
+}
+
+/// The modules of a file that has several (`-fsplit-lto-unit`), as one.
+fn join_modules(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<Option<LLVMModuleRef>, String> {
+    let (bytes, mut message) = (source.bytes(), ptr::null_mut());
+    // SAFETY: the context is held; the bytes live for the call; the message is taken over at once.
+    let (module, message) = unsafe {
+        let (start, size) = (bytes.as_ptr().cast(), bytes.len());
+        let module = ffi::uruk_llvm_join_modules(guard.raw(), start, size, &raw mut message);
+        (module, take_message(message))
+    };
+    if message.is_empty() { Ok(Some(module).filter(|module| !module.is_null())) } else { Err(message) }
 }
 
 fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVMModuleRef, String> {

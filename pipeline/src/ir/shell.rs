@@ -60,7 +60,7 @@ impl Shell {
         let mut outline = Outline::default();
         let _held = self.module.lock()?;
         // SAFETY: the shell is alive and held; `sink` takes an `Outline`.
-        unsafe { ffi::uruk_llvm_outline(self.raw, sink, (&raw mut outline).cast()) };
+        outline.stays_whole = unsafe { ffi::uruk_llvm_outline(self.raw, sink, (&raw mut outline).cast()) };
         Ok(outline)
     }
 

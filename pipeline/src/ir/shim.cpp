@@ -3,6 +3,7 @@
 // Every function takes handles of LLVM's C interface that the caller keeps alive and owns exclusively, and
 // keeps none of them.
 
+#include "assembly.h"
 #include <cstdio>
 #include <exception>
 #include <llvm/ADT/STLExtras.h>
@@ -89,6 +90,26 @@ GlobalValue *declareInPlaceOf(GlobalValue &G) {
   return Declaration;
 }
 
+// What assembly in bodies that were read defines, and code generation.
+StringMap<AssemblySymbol> symbolsOfBodies(const Module &M) {
+  AssemblyNames Names;
+  for (const Function &F : M)
+    if (!F.hasAvailableExternallyLinkage()) Names.read(F);
+  if (definesRootChain(M)) {
+    AssemblySymbol &Chain = Names.Symbols[RootChain];
+    Chain.IsDefined = Chain.IsGlobal = Chain.IsWeak = true, Chain.IsInCode = false;
+  }
+  return std::move(Names.Symbols);
+}
+
+unsigned symbolBits(const AssemblySymbol &Symbol) {
+  unsigned Bits = Symbol.IsHidden ? 0 : +Exported;
+  if (Symbol.IsWeak) Bits |= Weak;
+  if (Symbol.IsInCode) Bits |= Callable;
+  if (Symbol.IsThreadLocal) Bits |= ThreadLocal;
+  return Bits;
+}
+
 bool carriesAliases(const GlobalObject &Object) {
   for (const GlobalAlias &A : Object.getParent()->aliases())
     if (A.getAliaseeObject() == &Object) return true;
@@ -163,11 +184,13 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
 }
 
 // Hands each definition that others can see and each reference, or each definition with `Locals`, to `Sink`, with size and
-// alignment where it is tentative; answers the bits of the module.
+// alignment where it is tentative; answers the bits of the module. Bodies are looked at as far as they are read.
 unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
                            void (*Sink)(void *, const char *, size_t, unsigned, uint64_t, uint64_t), void *Data) {
   unsigned Bits = 0;
   const DataLayout &Layout = unwrap(Handle)->getDataLayout();
+  StringMap<AssemblySymbol> OfBodies;
+  if (!Locals) OfBodies = symbolsOfBodies(*unwrap(Handle));
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
     if (G.isDeclaration() && (G.getName().starts_with("__start_") || G.getName().starts_with("__stop_")))
@@ -181,6 +204,10 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
     if (G.isThreadLocal() && !G.isDeclarationForLinker()) Bits |= ThreadLocals;
     StringRef Name = G.getName();
     Name.consume_front("\1");
+    if (auto Found = OfBodies.find(Name); Found != OfBodies.end() && Found->second.IsDefined) {
+      if (G.isDeclarationForLinker()) continue;
+      OfBodies.erase(Found);
+    }
     if (!Locals && refersToOthers(G))
       Sink(Data, Name.data(), Name.size(), Undefined | (G.hasExternalWeakLinkage() ? +Weak : 0), 0, 0);
     if (!(Locals ? defines(G) : definesForOthers(G))) continue;
@@ -191,6 +218,11 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
     }
     Sink(Data, Name.data(), Name.size(), symbolBits(G), Bytes, Alignment);
   }
+  std::vector<StringRef> Names;
+  for (auto &Symbol : OfBodies)
+    if (Symbol.second.IsDefined && Symbol.second.IsGlobal) Names.push_back(Symbol.first());
+  llvm::sort(Names);
+  for (StringRef Name : Names) Sink(Data, Name.data(), Name.size(), symbolBits(OfBodies[Name]), 0, 0);
   return Bits;
 }
 

@@ -1,8 +1,8 @@
 //! Stubs that are led elsewhere together: they jump through one table, and one store gives all of them another.
 //!
 //! ```text
-//!   stub f: mov root, %r11; jmp *f(%r11)          root ─┬─▶ (before) table 1: f g h
-//!   stub g: mov root, %r11; jmp *g(%r11)                └─▶ (after)  table 2: f' g' h
+//!   stub f: load root, load f of it, jump        root ─┬─▶ (before) table 1: f g h
+//!   stub g: load root, load g of it, jump              └─▶ (after)  table 2: f' g' h
 //! ```
 //!
 //! First calls and redirections of one function write the table that is there. Who leads several elsewhere copies it, writes the copy,

@@ -40,12 +40,33 @@ pub(super) enum StubKind {
 ///
 /// In four of the ten stands the number of its cell.
 const STUB: [u8; 16] = [0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
-/// `mov root(%rip), %r11; jmp *8*number(%r11)`, and two bytes that nobody reaches. No argument is in that register.
-const GROUP_STUB: [u8; 16] = [0x4c, 0x8b, 0x1d, 0, 0, 0, 0, 0x41, 0xff, 0xa3, 0, 0, 0, 0, 0xcc, 0xcc];
+/// There are conventions in which any register has an argument, so `%r11` is kept where no signal handler writes:
+///
+/// ```text
+///   mov %r11, -8(%rsp);   mov root(%rip), %r11;   mov 8*number(%r11), %r11
+///   mov %r11, -16(%rsp);  mov -8(%rsp), %r11;     jmp *-16(%rsp)
+/// ```
+const GROUP_STUB: [u8; 48] = {
+    let mut stub = [0xcc; 48];
+    let (mut at, code) = (
+        0,
+        [
+            0x4c, 0x89, 0x5c, 0x24, 0xf8, 0x4c, 0x8b, 0x1d, 0, 0, 0, 0, 0x4d, 0x8b, 0x9b, 0, 0, 0, 0, 0x4c,
+            0x89, 0x5c, 0x24, 0xf0, 0x4c, 0x8b, 0x5c, 0x24, 0xf8, 0xff, 0x64, 0x24, 0xf0,
+        ],
+    );
+    while at < code.len() {
+        stub[at] = code[at];
+        at += 1;
+    }
+    stub
+};
+/// Where in a group's stub it says where the root is.
+const GROUP_STUB_ROOT: u64 = 8;
 /// Where in a group's stub it says which word of the table it jumps through.
-const GROUP_STUB_OFFSET: usize = 10;
-/// `lea descriptor(%rip), %r11; jmp *thunk(%rip)`, and three bytes that nobody reaches.
-const COLD: [u8; 16] = [0x4c, 0x8d, 0x1d, 0, 0, 0, 0, 0xff, 0x25, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
+const GROUP_STUB_OFFSET: usize = 15;
+/// `call *thunk(%rip)`, how far away the descriptor is, and six bytes that nobody reaches.
+const COLD: [u8; 16] = [0xff, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
 
 /// `decl calls(%rip); jz cold; jmp *body(%rip)`, and 14 bytes that nobody reaches.
 const COUNTING: [u8; 32] = [
@@ -70,13 +91,22 @@ const FRAMES: [u8; 64] = [
 const FRAMES_STUBS: u64 = 32;
 const FRAMES_COLD: u64 = 52;
 
+impl StubKind {
+    fn stub(self) -> &'static [u8] {
+        match self {
+            Self::Plain | Self::Counting => &STUB,
+            Self::Group => &GROUP_STUB,
+        }
+    }
+}
+
 fn stubs(count: usize, kind: StubKind) -> Vec<u8> {
-    let (stub, at, unit) = match kind {
-        StubKind::Plain | StubKind::Counting => (STUB, STUB_NUMBER, 1),
-        StubKind::Group => (GROUP_STUB, GROUP_STUB_OFFSET, 8),
+    let (at, unit) = match kind {
+        StubKind::Plain | StubKind::Counting => (STUB_NUMBER, 1),
+        StubKind::Group => (GROUP_STUB_OFFSET, 8),
     };
-    let mut stubs = stub.repeat(count);
-    for (number, stub) in (0_u32..).step_by(unit).zip(stubs.chunks_exact_mut(STUB.len())) {
+    let mut stubs = kind.stub().repeat(count);
+    for (number, stub) in (0_u32..).step_by(unit).zip(stubs.chunks_exact_mut(kind.stub().len())) {
         stub[at..][..4].copy_from_slice(&number.to_le_bytes());
     }
     stubs
@@ -140,7 +170,7 @@ impl Contents {
             graph.edge(root, pointer(0, table));
             graph.define_local("root", root, 0)
         });
-        let counts = self.kind == StubKind::Counting;
+        let (counts, stub_bytes) = (self.kind == StubKind::Counting, self.kind.stub().len() as u64);
         let calls = counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
         let descriptor_bytes = if counts { CountingDescriptor::BYTES } else { CallThroughDescriptor::BYTES };
         let counting_bytes = if counts { COUNTING.len() as u64 } else { 0 };
@@ -148,22 +178,22 @@ impl Contents {
         for (index, names) in (0..).zip(names) {
             let at = index * descriptor_bytes;
             for name in names {
-                graph.define(name.as_str(), stubs, index * STUB.len() as u64);
+                graph.define(name.as_str(), stubs, index * stub_bytes);
             }
             let cold_at = first_cold + index * COLD.len() as u64;
             let slot = graph.define_local("slot", slots, index * 8);
             let unbound = graph.define_local("unbound", cold, cold_at);
             let descriptor = graph.define_local("descriptor", descriptors, at);
             let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
-            let (operand_at, operand) = root.map_or((2, slot), |root| (3, root));
-            graph.edge(stubs, near(index * STUB.len() as u64 + operand_at, operand));
-            graph.edge(cold, near(cold_at + 3, descriptor));
-            graph.edge(cold, near(cold_at + 9, thunk));
+            let (operand_at, operand) = root.map_or((2, slot), |root| (GROUP_STUB_ROOT, root));
+            graph.edge(stubs, near(index * stub_bytes + operand_at, operand));
+            graph.edge(cold, near(cold_at + 2, thunk));
+            graph.edge(cold, of(cold_at + 6, descriptor));
             graph.edge(slots, pointer(index * 8, unbound));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
             let stub = pointer(at + CallThroughDescriptor::STUB, first_stub);
-            graph.edge(descriptors, Edge { addend: index as i64 * STUB.len() as i64, ..stub });
+            graph.edge(descriptors, Edge { addend: (index * stub_bytes).cast_signed(), ..stub });
             if let Some(calls) = calls {
                 let (counting_at, counted_at) = (index * counting_bytes, index * Counted::BYTES);
                 let counting = graph.define_local("counting", cold, counting_at);

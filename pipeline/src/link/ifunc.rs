@@ -5,20 +5,18 @@
 //!
 //! ```text
 //!  code       stub:    jmp *slot(%rip); int3; int3              8 bytes
-//!             first:   lea descriptor(%rip), %r11               7
-//!                      jmp *thunk(%rip)                         6
-//!                      int3, int3, int3                         3
+//!             first:   call *thunk(%rip)                        6
+//!                      distance from here to the descriptor     4
+//!                      int3, six times                          6
 //!  data       slot:    address of `first`, later of the chosen code
 //!  constants  descriptor: { address of slot u64, address of resolver u64 }
 //!             thunk:      address of the thunk, once a graph
 //! ```
 //!
 //! # What the thunk does
-//! It is entered by a jump with `%r11` = the descriptor's address, and everything else as the caller of the
-//! indirect function left it: argument registers, vector registers, `%al`, `%r10` and the stack, whose top is the
-//! return address. It keeps all of these, calls the resolver (`extern "C" fn() -> u64`, no arguments, stack
-//! aligned), stores the result in the slot, and jumps to it. Several threads may do so at once: the store is
-//! of one aligned word, and each gets an answer that is right.
+//! It is entered with every register as the caller of the indirect function left it. It takes the address of the distance off the stack, calls
+//! the resolver (`extern "C" fn() -> u64`, no arguments, stack aligned), stores the result in the slot, and goes on there with every
+//! register as it was. Several threads may do so at once: the store is of one aligned word, and each gets an answer that is right.
 
 use super::error::LinkError;
 use super::graph::{LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
@@ -102,9 +100,8 @@ pub(super) fn write_stub(bytes: &mut [u8], parts: Parts) -> Result<(), i64> {
     bytes[..STUB_BYTES as usize].fill(0xcc);
     bytes[..2].copy_from_slice(&[0xff, 0x25]);
     bytes[2..6].copy_from_slice(&distance(parts.slot, 6)?);
-    bytes[8..11].copy_from_slice(&[0x4c, 0x8d, 0x1d]);
-    bytes[11..15].copy_from_slice(&distance(parts.descriptor, 15)?);
-    bytes[15..17].copy_from_slice(&[0xff, 0x25]);
-    bytes[17..21].copy_from_slice(&distance(parts.thunk, 21)?);
+    bytes[8..10].copy_from_slice(&[0xff, 0x15]);
+    bytes[10..14].copy_from_slice(&distance(parts.thunk, 14)?);
+    bytes[14..18].copy_from_slice(&distance(parts.descriptor, 14)?);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Where everything goes: five segments, each with its blocks and the tables the linker adds.
 //!
 //! ```text
-//!  code        functions | stubs | stubs of indirect functions | detours
+//!  code        16 bytes of nothing | functions | stubs | stubs of indirect functions | detours
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
 //!              | `__dso_handle`
 //!  data        GOT | pointers | slots of indirect functions | distances | resolvers | data || zero fill
@@ -11,6 +11,8 @@
 //! The first three lie within reach of each other. The code reaches the start of the fourth, and so all of its variables
 //! but what comes after 2 GiB of others; it is a segment of its own so that it does not push the rest out of reach. The
 //! last may lie anywhere. Nearly all graphs are without the last two.
+//!
+//! Code may look at what stands before a function that it has the address of (`-fsanitize=function`). So nothing begins where the pages do.
 //!
 //! Only offsets are decided here; the memory manager decides on addresses.
 
@@ -27,6 +29,9 @@ use crate::memory::{SegmentKind, SegmentRequest};
 
 /// Zero fill of this size is kept away from what small displacements must reach.
 const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;
+
+/// What may be looked at before the first function.
+const BEFORE_CODE_BYTES: u64 = 16;
 
 /// A part of the graph's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +143,9 @@ pub(super) fn lay_out(
     let tls_distances = writer.reserve(Segment::Data, tls.distances.len() * got_plt::ENTRY_BYTES, 3);
     let tls_resolvers = writer.reserve(Segment::Data, tls.resolvers.len() * tls::RESOLVER_BYTES, 3);
 
+    if graph.live_blocks().any(|(id, _)| graph.section_of(id).role == SectionRole::Code) {
+        writer.reserve(Segment::Code, BEFORE_CODE_BYTES, 4);
+    }
     let Later { frames, tls_blocks, zero_fill, mut great } = writer.add_plain_contents(bounds);
     let mut ends = vec![(Place { segment: Segment::Data, offset: 0 }, 0); bounds.groups.len()];
     for (group, ends) in bounds.groups.iter().zip(&mut ends).filter(|(group, _)| !group.role.is_zero_fill()) {

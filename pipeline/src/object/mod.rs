@@ -5,6 +5,7 @@
 //! hands over into running code.
 
 mod archive;
+mod beyond_stubs;
 mod buffer;
 mod common;
 mod error;

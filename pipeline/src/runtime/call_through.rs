@@ -6,8 +6,7 @@
 //!    └──────────── slot ◀─────────────┘
 //! ```
 //!
-//! The cold part and the thunk are those of functions that choose their implementation: every register that may carry an argument is
-//! kept, in full width. What differs is that the way is found by a lookup, which may compile and link. The caller may be a coroutine with
+//! The cold part and the thunk are those of functions that choose their implementation: every register is kept, in full width. What differs is that the way is found by a lookup, which may compile and link. The caller may be a coroutine with
 //! a few kilobytes of stack, so that runs on another one.
 //!
 //! Nothing unwinds out of a first call. What fails gives an address to go on at.
@@ -230,11 +229,13 @@ pub(crate) fn prepare(function: ExecutorAddr) {
 }
 
 const JUMP: [u8; 2] = [0xff, 0x25];
-const LOAD: [u8; 3] = [0x4c, 0x8d, 0x1d];
-/// `mov root(%rip), %r11`, and `jmp *table(%r11)` behind it.
-const LOAD_ROOT: [u8; 3] = [0x4c, 0x8b, 0x1d];
-const JUMP_BY_TABLE: [u8; 3] = [0x41, 0xff, 0xa3];
-const JUMP_BY_TABLE_AT: u64 = 7;
+/// `call *thunk(%rip)`, behind which stands the distance to the descriptor.
+const CALL: [u8; 2] = [0xff, 0x15];
+const DISTANCE_AT: u64 = 6;
+/// `mov %r11, -8(%rsp); mov root(%rip), %r11`, and `mov table(%r11), %r11` behind it.
+const LOAD_ROOT: [u8; 8] = [0x4c, 0x89, 0x5c, 0x24, 0xf8, 0x4c, 0x8b, 0x1d];
+const LOAD_BY_TABLE: [u8; 3] = [0x4d, 0x8b, 0x9b];
+const LOAD_BY_TABLE_AT: u64 = 12;
 
 /// Where in a stub that jumps through a slot of its own its number stands: behind the jump.
 pub(crate) const STUB_NUMBER: usize = 6;
@@ -261,7 +262,7 @@ pub(crate) fn stub_at(stub: ExecutorAddr, kept: &impl KeepsCode) -> Option<(u32,
     Some((number, root))
 }
 
-/// What the stub at an address jumps through, and its number. Whoever jumps like that is a stub, of 16 bytes; or an entry of the linker's or
+/// What the stub at an address jumps through, and its number. Whoever jumps like that is a stub, of 16 bytes, or of 48 in a group; or an entry of the linker's or
 /// a function of somebody's, whose number means nothing.
 ///
 /// # Safety
@@ -274,8 +275,8 @@ unsafe fn stub_code(at: u64) -> Option<(StubJump, u32)> {
             return Some((StubJump::Slot(slot), number(at + STUB_NUMBER as u64)));
         }
         let root = operand(at, &LOAD_ROOT)?;
-        operand(at + JUMP_BY_TABLE_AT, &JUMP_BY_TABLE)?;
-        let offset = number(at + JUMP_BY_TABLE_AT + JUMP_BY_TABLE.len() as u64);
+        operand(at + LOAD_BY_TABLE_AT, &LOAD_BY_TABLE)?;
+        let offset = number(at + LOAD_BY_TABLE_AT + LOAD_BY_TABLE.len() as u64);
         Some((StubJump::Table(RootAddr(root as *mut u64)), offset / 8))
     }
 }
@@ -296,6 +297,21 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
     (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
 }
 
+/// What a cold part hands to the thunk; nothing of code that calls anything else.
+///
+/// # Safety
+/// If linked code is there, it stays.
+unsafe fn described(cold: u64) -> Option<*const CallThroughDescriptor> {
+    // SAFETY: as here; what an instruction refers to may be read, and behind a call of the thunk stands the distance.
+    unsafe {
+        let thunk = operand(cold, &CALL)? as *const u64;
+        (thunk.read_unaligned() == super::ifunc::lazy_thunk().value()).then_some(())?;
+        let place = cold + DISTANCE_AT;
+        let distance = (place as *const i32).read_unaligned();
+        Some(place.wrapping_add_signed(distance.into()) as *const CallThroughDescriptor)
+    }
+}
+
 /// The descriptor and slot of the stub at an address that has not been called yet. Nothing of anything else.
 ///
 /// # Safety
@@ -311,7 +327,7 @@ unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, 
     // Either the cold part, which was there before the stub, or a function, of which nothing is read.
     let cold = SlotAddr { place, stub: stub.value(), counting: None }.load();
     // SAFETY: as here; a function's code stays as long as its stub.
-    let descriptor = unsafe { operand(cold, &LOAD) }? as *const CallThroughDescriptor;
+    let descriptor = unsafe { described(cold) }?;
     // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; who it is says the resolver.
     unsafe {
         let resolver = (&raw const (*descriptor).resolver).read() as usize;

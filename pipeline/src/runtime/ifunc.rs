@@ -1,9 +1,8 @@
 //! Lazy binding of functions that choose their own implementation (`IFUNC`).
 //!
-//! The linker makes a PLT entry for such a symbol whose slot first leads to a stub that loads the address of an
-//! [`IfuncDescriptor`] into `%r11` and jumps to [`lazy_thunk`]. The thunk calls the resolver, stores its answer into
-//! the slot, and goes on to it as if nothing had been in between: every register that may carry an argument is
-//! kept, vector registers in full width too.
+//! The linker makes a PLT entry for such a symbol whose slot first leads to a stub that calls [`lazy_thunk`]. Behind the call stands how far
+//! away its [`IfuncDescriptor`] is. The thunk calls the resolver, stores its answer into the slot, and goes on to it as if nothing had been in
+//! between: every general register is kept, and vector registers in full width. There are conventions in which any of them has an argument.
 //!
 //! Threads that race call the resolver more than once and store the same answer.
 
@@ -24,8 +23,8 @@ pub struct IfuncDescriptor {
 
 /// The address of the thunk that binds on the first call.
 ///
-/// The stub jumps to it (it does not call) with the address of an [`IfuncDescriptor`] in `%r11` and everything
-/// else as the caller left it.
+/// The stub calls it, with every register as the caller left it. Where the call would come back stands the distance from there to an
+/// [`IfuncDescriptor`], in 32 bits.
 ///
 /// # Cost
 /// Each passage saves and restores the vector state and runs the resolver; once for each symbol.
@@ -52,8 +51,9 @@ unsafe extern "C" {
     fn uruk_ifunc_lazy_thunk();
 }
 
-// The general registers that may carry arguments are kept below the frame pointer, all others by `registers.rs`. Unwinding out
-// of the resolver goes by `%rbp`.
+// The general registers that a call may change are kept around the frame pointer, all others by `registers.rs`. Unwinding out of the
+// resolver goes by `%rbp`. The place that the stub has called from is taken off the stack at once, so that its caller is the thunk's. No register
+// is left for where to go on, so the thunk returns there; the processor has foreseen a return, if to the stub.
 std::arch::global_asm!(
     ".pushsection .text.uruk_ifunc_lazy_thunk, \"ax\", @progbits",
     ".p2align 4",
@@ -62,9 +62,11 @@ std::arch::global_asm!(
     ".type uruk_ifunc_lazy_thunk, @function",
     "uruk_ifunc_lazy_thunk:",
     ".cfi_startproc",
+    ".cfi_def_cfa rsp, 16",
+    "xchg [rsp], r11",
     "push rbp",
-    ".cfi_def_cfa_offset 16",
-    ".cfi_offset rbp, -16",
+    ".cfi_def_cfa_offset 24",
+    ".cfi_offset rbp, -24",
     "mov rbp, rsp",
     ".cfi_def_cfa_register rbp",
     "push rdi",
@@ -76,14 +78,16 @@ std::arch::global_asm!(
     "push rax", // the number of vector registers of a variadic call
     "push r10", // the static chain
     "push r12",
-    ".cfi_offset r12, -88",
-    "mov r12, r11",
+    ".cfi_offset r12, -96",
+    "movsxd r12, dword ptr [r11]",
+    "add r12, r11",
     "mov r11, [r12 + 8]",
     "mov rdi, r12", // for `call_through.rs`; other resolvers take nothing
     "call {call}",
-    "mov r11, rax",
-    "mov rax, [r12]",
-    "mov [rax], r11",
+    "mov rcx, [r12]",
+    "mov [rcx], rax",
+    "mov r11, [rbp + 8]",
+    "mov [rbp + 8], rax",
     "pop r12",
     "pop r10",
     "pop rax",
@@ -94,10 +98,10 @@ std::arch::global_asm!(
     "pop rsi",
     "pop rdi",
     "pop rbp",
-    ".cfi_def_cfa rsp, 8",
+    ".cfi_def_cfa rsp, 16",
     ".cfi_restore rbp",
     ".cfi_restore r12",
-    "jmp r11",
+    "ret",
     ".cfi_endproc",
     ".size uruk_ifunc_lazy_thunk, . - uruk_ifunc_lazy_thunk",
     ".popsection",
@@ -126,24 +130,52 @@ mod tests {
 
     type Sum = extern "C-unwind" fn(u64, u64, u64, u64, u64, u64, u64, f64, f64) -> f64;
 
-    #[unsafe(naked)]
-    extern "C-unwind" fn enter(_: &IfuncDescriptor, _: u64) -> u64 {
-        // Shifts nothing: the descriptor comes in %rdi, so the callee sees it as its first argument.
-        core::arch::naked_asm!("mov r11, rdi", "jmp {thunk}", thunk = sym uruk_ifunc_lazy_thunk)
+    /// A descriptor, and its distance from where the call of the thunk would come back.
+    #[repr(C)]
+    struct Place {
+        distance: i64,
+        descriptor: IfuncDescriptor,
     }
 
-    /// Calls the thunk with nine arguments, the descriptor in `%r11`.
-    fn call_through(descriptor: &IfuncDescriptor) -> f64 {
+    impl Place {
+        fn new(slot: &mut u64, resolver: extern "C" fn() -> u64) -> Self {
+            Self { distance: 8, descriptor: IfuncDescriptor { slot, resolver } }
+        }
+    }
+
+    /// A stub whose place comes in `%rdi`, which the callee sees as its first argument.
+    #[unsafe(naked)]
+    extern "C-unwind" fn enter(_: &Place) -> u64 {
+        core::arch::naked_asm!("push rdi", "jmp {thunk}", thunk = sym uruk_ifunc_lazy_thunk)
+    }
+
+    /// The same of `%r11`.
+    #[unsafe(naked)]
+    extern "C-unwind" fn enter_by_r11() {
+        core::arch::naked_asm!("push r11", "jmp {thunk}", thunk = sym uruk_ifunc_lazy_thunk)
+    }
+
+    #[unsafe(naked)]
+    extern "C" fn r11() -> u64 {
+        core::arch::naked_asm!("mov rax, r11", "ret")
+    }
+
+    extern "C" fn resolve_to_r11() -> u64 {
+        r11 as extern "C" fn() -> u64 as *const () as u64
+    }
+
+    /// Calls the thunk with nine arguments, the place in `%r11`.
+    fn call_through(place: &Place) -> f64 {
         let result: f64;
         // SAFETY: a C call with the stack aligned and all clobbers declared; the seventh integer goes on the stack.
         unsafe {
             std::arch::asm!(
                 "sub rsp, 8",
                 "push 7",
-                "call {thunk}",
+                "call {enter}",
                 "add rsp, 16",
-                thunk = sym uruk_ifunc_lazy_thunk,
-                in("r11") descriptor,
+                enter = sym enter_by_r11,
+                in("r11") place,
                 in("rdi") 1_u64,
                 in("rsi") 2_u64,
                 in("rdx") 3_u64,
@@ -163,9 +195,9 @@ mod tests {
         lazy_thunk();
         registers::with_either_state(|| {
             let mut slot = 0;
-            let descriptor = IfuncDescriptor { slot: &raw mut slot, resolver: resolve_to_sum };
+            let place = Place::new(&mut slot, resolve_to_sum);
             let direct: Sum = sum;
-            assert_eq!(call_through(&descriptor), direct(1, 2, 3, 4, 5, 6, 7, 8.0, 9.0));
+            assert_eq!(call_through(&place), direct(1, 2, 3, 4, 5, 6, 7, 8.0, 9.0));
             // SAFETY: the slot was filled by the thunk.
             assert_eq!(unsafe { (&raw const slot).read_volatile() }, resolve_to_sum());
         });
@@ -179,8 +211,29 @@ mod tests {
         let resolver = unsafe {
             std::mem::transmute::<extern "C-unwind" fn() -> u64, extern "C" fn() -> u64>(resolve_by_throwing)
         };
-        let descriptor = IfuncDescriptor { slot: &raw mut slot, resolver };
-        let caught = catch_unwind(|| enter(&descriptor, 0)).unwrap_err();
+        let place = Place::new(&mut slot, resolver);
+        let caught = catch_unwind(|| enter(&place)).unwrap_err();
         assert_eq!(*caught.downcast::<&str>().unwrap(), "no implementation");
+    }
+
+    /// The eleventh argument of `preserve_none` is there.
+    #[test]
+    fn the_register_that_other_conventions_leave_to_stubs_is_kept() {
+        lazy_thunk();
+        let mut slot = 0;
+        let place = Place::new(&mut slot, resolve_to_r11);
+        let result: u64;
+        // SAFETY: as in `call_through`.
+        unsafe {
+            std::arch::asm!(
+                "call {enter}",
+                enter = sym enter,
+                inout("rdi") &raw const place => _,
+                in("r11") 4711_u64,
+                lateout("rax") result,
+                clobber_abi("C"),
+            );
+        }
+        assert_eq!(result, 4711);
     }
 }
