@@ -65,7 +65,7 @@ mod guard {
     pub(crate) struct GuardDomain;
 
     impl GuardDomain {
-        pub(crate) fn retire<T>(&self, what: T) {
+        pub(crate) fn retire_with<T>(&self, what: T, _: Option<uruk_core::RemovalNumber>) {
             drop(what);
         }
     }

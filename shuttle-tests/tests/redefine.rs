@@ -166,7 +166,7 @@ struct Stage {
     bodies: JitDylib,
     linked: Linked,
     freed: Freed,
-    guards: Slots<Arc<Code>>,
+    guards: Slots<Arc<Code>, u64>,
     functions: Vec<Function>,
     /// Trackers of bodies that were not removed, which may get better ones.
     trackers: Mutex<BTreeMap<usize, ResourceTracker>>,
@@ -240,7 +240,7 @@ impl Stage {
         for body in [body, Body { is_better: true, ..body }] {
             let code = self.linked.lock().remove(&body.number());
             if let Some(code) = code {
-                self.guards.retire(code, |code| code);
+                self.guards.retire(code, None, |code| code);
             }
         }
     }

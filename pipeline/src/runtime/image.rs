@@ -9,7 +9,7 @@
 //! stretch can be read. `__bss_start` is where data begins, because zeroes lie among other data. What the engine does by itself, such
 //! as running initializers, has empty tables.
 //!
-//! [`dl_iterate_phdr`] tells of all memory of the program, also what is outside.
+//! `dl_iterate_phdr` tells of all memory of the program, also what is outside.
 
 use std::ffi::{CStr, c_int, c_void};
 

@@ -1,0 +1,130 @@
+//! Facts that LLVM may use of a global or a function hold in every mode: also where a function is compiled without its module, or a module
+//! in parts.
+//!
+//! Each program of `tests/programs/facts` is one row, or a few, of the table in `pipeline/src/ir/README.md`. Its first line says what it
+//! writes. There is no native twin: the same line has to come in every mode.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use uruk_tests::inputs::compile;
+use uruk_tests::process::{End, Input, run};
+use uruk_tests::uruk::uruk;
+
+/// The modes; `CACHE` stands for a folder that is empty before the first run.
+const MODES: [&[&str]; 9] = [
+    &["-O0"],
+    &["-O2"],
+    &["-O0", "--lazy"],
+    &["-O2", "--lazy"],
+    &["-O2", "--lazy=module"],
+    &["--tiered", "--tier-threshold=1", "--tier-delay=0"],
+    &["-O2", "--partition=early", "--parts=8"],
+    &["-O2", "--partition=late", "--parts=8"],
+    &["-O1", "--lazy", "--cache", CACHE],
+];
+
+const CACHE: &str = "CACHE";
+
+macro_rules! facts {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name));
+            }
+        )+
+
+        #[test]
+        fn every_program_here_is_listed() {
+            let mut listed = vec![$(concat!(stringify!($name), ".ll").to_owned()),+];
+            listed.sort_unstable();
+            let entries = std::fs::read_dir(folder()).expect("the folder is there");
+            let mut present: Vec<_> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            present.sort_unstable();
+            assert_eq!(listed, present);
+        }
+    };
+}
+
+facts! {
+    alias_into_array, aliases, aligned_functions, blocks_of_others, checked_calls, labels_of_assembly, local_and_exported, registers,
+    root_chain, stack_maps, words_before_code,
+}
+
+/// Callers read the words before a function, in another object too; and code of one section takes an address that no linker sees.
+#[test]
+fn objects_whose_functions_are_more_than_stubs_are_linked_before() {
+    const CHECKED: &str = r#"
+        #include <stdio.h>
+        static int twice(int x) { return 2 * x; }
+        int thrice(int x) { return 3 * x; }
+        int (*volatile functions[])(int) = {twice, thrice};
+        int main(void) { printf("%d %d\n", functions[0](5), functions[1](5)); return 0; }
+    "#;
+    const NAMED_TWICE: &str = r#"
+        #include <stdio.h>
+        static int local(int x) { return x; }
+        extern int exported(int) __attribute__((alias("local")));
+        int (*volatile seen)(int), (*volatile other)(int) = exported;
+        int main(void) { seen = local; printf("%d\n", seen == other); return 0; }
+    "#;
+    let objects = [
+        compile("kcfi.c", CHECKED, &["-O1", "-fsanitize=kcfi"], "kcfi.o"),
+        compile(
+            "sanitized.c",
+            CHECKED,
+            &["-O1", "-fsanitize=function", "-fsanitize-trap=function"],
+            "sanitized.o",
+        ),
+        compile("named_twice.c", NAMED_TWICE, &["-O0"], "named_twice.o"),
+    ];
+    for (object, expected) in objects.into_iter().zip(["10 15\n", "10 15\n", "1\n"]) {
+        let mut command = Command::new(uruk());
+        command.args(["run", "--lazy"]).arg(object.expect("it compiles"));
+        let outcome = run(&mut command, &Input::default(), Duration::from_secs(60));
+        let outcome = outcome.expect("the command can be started");
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert_eq!(outcome.end, End::Exited(0), "{}\n{stderr}", outcome.command);
+        assert_eq!(String::from_utf8_lossy(&outcome.stdout), expected, "{}\n{stderr}", outcome.command);
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/facts")
+}
+
+fn check(name: &str) {
+    let program = folder().join(name).with_extension("ll");
+    let text = std::fs::read_to_string(&program).expect("the program is there");
+    let expected = text.lines().next().and_then(|line| line.strip_prefix("; stdout: "));
+    let expected = format!("{}\n", expected.expect("the first line says what it writes"));
+    let cache = std::env::temp_dir().join(format!("uruk-facts-{}-{name}", std::process::id()));
+    let mut findings = Vec::new();
+    for mode in MODES {
+        // What the first run has stored is what the second one finds.
+        let runs = if mode.contains(&CACHE) { 2 } else { 1 };
+        for _ in 0..runs {
+            let mut command = Command::new(uruk());
+            command.arg("run");
+            for option in mode {
+                if *option == CACHE {
+                    command.arg(&cache)
+                } else {
+                    command.arg(option)
+                };
+            }
+            let outcome = run(command.arg(&program), &Input::default(), Duration::from_secs(60));
+            let outcome = outcome.expect("the command can be started");
+            let stdout = String::from_utf8_lossy(&outcome.stdout);
+            if outcome.end != End::Exited(0) || stdout != expected {
+                let stderr = String::from_utf8_lossy(&outcome.stderr);
+                findings.push(format!("{}: {}, {stdout:?}\n{stderr}", mode.join(" "), outcome.end));
+            }
+        }
+    }
+    std::fs::remove_dir_all(&cache).expect("the command has made it");
+    assert!(findings.is_empty(), "{} wrote not {expected:?}:\n{}", program.display(), findings.join("\n"));
+}
