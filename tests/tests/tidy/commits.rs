@@ -6,7 +6,7 @@ use crate::demand_none;
 use crate::source::workspace;
 
 /// Commits up to this one had another form.
-const LAST_OF_THE_OLD_FORM: &str = "bf2ed4f7c69d676cec478343c965e4b090389d6b";
+const LAST_OF_THE_OLD_FORM: &str = "defb8c2468f0a1f59b1057e63c2ebb83d262b1ba";
 
 /// The longest subject.
 const SUBJECT_CHARACTERS_MAX: usize = 72;
