@@ -143,7 +143,9 @@ pub(super) fn lay_out(
     let tls_distances = writer.reserve(Segment::Data, tls.distances.len() * got_plt::ENTRY_BYTES, 3);
     let tls_resolvers = writer.reserve(Segment::Data, tls.resolvers.len() * tls::RESOLVER_BYTES, 3);
 
-    if graph.live_blocks().any(|(id, _)| graph.section_of(id).role == SectionRole::Code) {
+    // Nothing stands before a function without bytes.
+    if graph.live_blocks().any(|(id, block)| block.size > 0 && graph.section_of(id).role == SectionRole::Code)
+    {
         writer.reserve(Segment::Code, BEFORE_CODE_BYTES, 4);
     }
     let Later { frames, tls_blocks, zero_fill, mut great } = writer.add_plain_contents(bounds);
