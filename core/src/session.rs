@@ -78,14 +78,14 @@ pub use watch::DefinitionWatch;
 /// handle is gone; dylibs, responsibilities and futures hold one.
 ///
 /// # Concurrency
-/// Any thread may use it, but not from the destructor of a thread-local value: what tells writers that a thread still
-/// reads Ready symbols is such a value itself and may be gone by then. Whatever finds, publishes or removes something
-/// Ready panics in that case, and a panic in such a destructor ends the process.
+/// Any thread may use it, but not from the destructor of a thread-local value. Writers learn from such a value that a
+/// thread still reads Ready symbols, and it may be gone by then. Calls that find, publish or remove Ready symbols
+/// panic in that case, and a panic in such a destructor ends the process.
 ///
-/// The last handle that goes frees what is left: units are dropped unrun, resources without being told. A drop that panics then does
-/// so in whoever lets the handle go, and a second one beside it ends the process. What lies in the session
-/// and holds a handle itself keeps all of it: a unit, generator, resource or platform of the embedder that does, and lookups that
-/// nothing answers. [`close`](Self::close) what shall surely be gone. Units and generators of this crate hold none.
+/// Dropping the last handle frees the rest: units are dropped unrun, resources without being told. If one of these drops panics, the
+/// dropping thread panics; a second panic ends the process. A handle inside the session keeps all of it alive: that of a unit,
+/// generator, resource or platform of the embedder, or of a lookup that nothing answers. [`close`](Self::close) a session that must
+/// surely be gone. Units and generators of this crate hold none.
 ///
 /// # Examples
 /// ```
@@ -111,9 +111,9 @@ struct Inner {
     tag: SessionTag,
     /// Apart from what all threads read, like all that they write.
     state: CachePadded<BusyMutex<Locked>>,
-    /// What lookups of Ready symbols read instead of the state.
+    /// The Ready symbols, for lookups that do not read the state.
     records: Arc<Records>,
-    /// What units about to start read instead of the state.
+    /// Tells a unit about to start whether it may have lost its demand, without a look at the state.
     losses: Arc<Losses>,
     pool: SymbolStringPool,
     /// The name of units of absolute symbols.
@@ -132,18 +132,18 @@ struct Inner {
     holds: Option<HoldMeter>,
 }
 
-/// What the session's lock guards.
+/// The data under the session's lock.
 struct Locked {
     state: SessionState<Live>,
-    /// Where a transaction puts what follows from it; empty between transactions. Most transactions leave it empty, and
-    /// then it need neither be made nor moved nor dropped.
+    /// Where a transaction puts its effects; empty between transactions. Most transactions leave it empty, and then it
+    /// need neither be made nor moved nor dropped.
     effects: Effects<Live>,
 }
 
-/// What a live session's state carries.
+/// The payload of a live session's state.
 pub(crate) enum Live {}
 
-/// A unit as live sessions carry it: nobody looks at one before it is taken out.
+/// A unit as live sessions carry it: no thread looks at it before it is taken out.
 pub(crate) type Unit = SyncWrapper<Box<dyn MaterializationUnit>>;
 
 /// The name of every unit of absolute symbols.
@@ -228,7 +228,7 @@ impl ExecutionSession {
         &self.0.dispatcher
     }
 
-    /// Who is told of dylibs and units.
+    /// The platform, which is told of dylibs and units.
     pub(crate) fn platform(&self) -> Option<&Arc<dyn Platform>> {
         self.0.platform.as_ref()
     }
@@ -236,7 +236,7 @@ impl ExecutionSession {
     /// Tells the error reporter, which runs as code of the embedder.
     pub(crate) fn report(&self, error: SessionError) {
         if let Some(reporter) = &self.0.reporter {
-            // A reporter that panics has nobody left to tell.
+            // A panic of the reporter itself cannot be reported.
             let _ = crate::panics::guard(|| reporter(&error));
         }
     }

@@ -1,14 +1,14 @@
 //! Answers of blocked lookups, on their way to the threads that wait for them.
 //!
-//! A blocked lookup has a number, by which whoever ends it finds the thread that waits. Mostly that is the same thread: in place it runs
-//! what it waits for. Then the answer stays on the thread, and no other hears of the lookup. Otherwise the two meet at
-//! a *place* of the session, which the first to come makes and the last to come takes away:
+//! A blocked lookup has a number, by which the thread that ends it finds the thread that waits. Mostly both are one thread: in place it
+//! runs the units that it waits for. Then the answer stays on the thread, and no other hears of the lookup. Otherwise the two meet at a
+//! *place* of the session, which the first to come makes and the last to come takes away:
 //!
 //! | place | made by | taken away by |
 //! |---|---|---|
-//! | `Waits` | the waiter, which found no answer | itself, if nobody will answer any more |
-//! | `Answer` | who ends the lookup, where `Waits` was or nothing | the waiter |
-//! | `GivenUp` | the waiter, where `Waits` was, or nothing before it came here, and an answer is on its way | who ends the lookup |
+//! | `Waits` | the waiter, which found no answer | itself, if no answer will come any more |
+//! | `Answer` | the thread that ends the lookup, where `Waits` was or nothing | the waiter |
+//! | `GivenUp` | the waiter, where `Waits` was, or nothing before it came here, and an answer is on its way | the thread that ends the lookup |
 
 use rustc_hash::FxHashMap;
 
@@ -112,7 +112,7 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         if self.is_listed {
-            // What is dropped may be the embedder's.
+            // The answer that is dropped may be the embedder's.
             let unheard = with(|thread| {
                 let place = thread.place_of(self.waiter)?;
                 Some(thread.asked.remove(place))
@@ -147,7 +147,7 @@ impl Answers {
             latch.open();
             places = self.places.lock();
         }
-        // What nobody wants to hear is dropped without the lock.
+        // An answer that came too late is dropped without the lock.
         let (latch, _unheard) = match places.remove(&waiter) {
             Some(Place::GivenUp) => (None, Some(outcome)),
             before => {
@@ -194,7 +194,8 @@ impl Answers {
         }
     }
 
-    /// Nobody waits any more. If the lookup has ended, its answer may be on its way. `has_met` says whether the waiter was here.
+    /// The waiter has given up. If the lookup has ended, its answer may be on its way. `has_met` says whether the waiter was
+    /// here.
     pub(super) fn give_up(&self, waiter: WaiterId, has_ended: bool, has_met: bool) {
         let mut places = self.places.lock();
         let before = places.remove(&waiter);

@@ -59,7 +59,7 @@ impl ExecutionSession {
         mut search: Search,
         deadline: Option<Deadline>,
     ) -> Result<Answer, LookupError> {
-        // Whoever asks: what a thread blocks for is what it needs to go on.
+        // On any thread: a thread that blocks needs the answer to go on.
         search.priority = Some(TaskPriority::Demanded);
         self.wait_for_answer_at(order, search, deadline, Claims::ForTheDispatcher)
     }
@@ -92,7 +92,7 @@ impl ExecutionSession {
         claims: Claims,
     ) -> Outcome {
         let runs_here = (claims == Claims::ForThisThread).then(crate::task::in_place::run_here);
-        // What is held back lies in this thread's queue until the end, however this ends.
+        // Deferred tasks stay in this thread's queue until the guard drops.
         let _runs = deadline.map(|_| RunsReady);
         let apart = self.lies_above_another_frame().then(crate::task::in_place::apart);
         let asked = Asked::new();
@@ -154,7 +154,7 @@ impl ExecutionSession {
         if let (Ok(false), Some(query), Err(latch)) = (&waited, waiter.query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
-            // Whoever ended the query may still be on its way with the answer, and does not block before it is there.
+            // The thread that ended the query may still be about to give the answer, and does not block before it has.
             if !weakened("deadline::takes_what_is_not_there_yet") {
                 latch.wait();
             }

@@ -9,10 +9,10 @@ impl ExecutionSession {
     /// Runs `block`, which may wait for something that the session cannot see: a join, a channel, a foreign pool.
     /// A pool lets another thread do this one's work meanwhile.
     ///
-    /// What is waited for is not known, so no deadlock through it is certain; it is a hang.
+    /// The session does not know the end of that wait, so a deadlock through it is not reported: it hangs.
     ///
     /// # Concurrency
-    /// In place the tasks that are queued on this thread run first: nobody else could run them.
+    /// In place the tasks that are queued on this thread run first: no other thread could run them.
     ///
     /// # Errors
     /// When the dispatcher or [`refuse_waits_while`](crate::ExecutionSessionBuilder::refuse_waits_while) refuses a wait, or the
@@ -32,7 +32,7 @@ impl ExecutionSession {
         })?;
         match (result, block) {
             (Some(result), _) => Ok(result),
-            // A dispatcher that has forgotten to run it replaces nobody either.
+            // A dispatcher that has not run it has replaced no worker either.
             (None, Some(block)) => Ok(block()),
             (None, None) => {
                 unreachable!("a block that was run has a result, or a panic that went through here")
@@ -44,12 +44,12 @@ impl ExecutionSession {
     /// producer of work in the background whose lookup was refused with [`LookupError::Overloaded`](crate::LookupError::Overloaded),
     /// or shall not be. Demanded and lazy work never waits. More symbols than may be queued have room when nothing is queued.
     ///
-    /// Who finds room has not reserved it: another producer may be faster, and then it is refused once more.
+    /// Room that was found is not reserved: another producer may be faster, and then the lookup is refused once more.
     ///
-    /// A thread on which others may wait does not wait, room or not: one that holds a responsibility, a generator's request, runs a task
-    /// of a serial queue, or answers on behalf of a unit. What is demanded of it would wait for the start of what nobody demands.
-    /// Its lookups on behalf of that unit are not refused either. Who works on a detached responsibility, on a thread of its own, is not
-    /// known to, and had better not ask.
+    /// A thread on which others may wait does not wait, room or not: one that holds a responsibility or a generator's request, runs a
+    /// task of a serial queue, or answers on behalf of a unit. Otherwise demanded work would wait for the start of background work. Its
+    /// lookups on behalf of that unit are not refused either. A thread of the embedder's that works on a detached responsibility is not
+    /// recognised, and should not call this.
     ///
     /// # Concurrency
     /// As [`blocking`](Self::blocking): a pool lets another thread do this one's work, and in place the tasks that are queued on this thread

@@ -55,7 +55,7 @@ pub struct ExecutionSessionBuilder {
 }
 
 impl ExecutionSessionBuilder {
-    /// Who runs the session's tasks. In place unless said otherwise.
+    /// The dispatcher that runs the session's tasks. In place by default.
     #[must_use]
     pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
         self.dispatcher = Some(dispatcher);
@@ -69,29 +69,30 @@ impl ExecutionSessionBuilder {
         self
     }
 
-    /// Who sees the session's events. Called without locks, on any thread, possibly on several at once.
+    /// A function that is given the session's events. Called without locks, on any thread, possibly on several at once.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// Who is told of errors that nobody waits for.
+    /// A function that is given the errors that no caller waits for.
     #[must_use]
     pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
         self.reporter = Some(reporter);
         self
     }
 
-    /// Who is told of dylibs and of units, so that static initialisers run when they should.
+    /// The platform. It is told of dylibs and of units, so that static initialisers run when they should.
     #[must_use]
     pub fn platform(mut self, platform: Arc<dyn Platform>) -> Self {
         self.platform = Some(platform);
         self
     }
 
-    /// Who knows what a thread must not hold while it waits, such as an LLVM context: a blocking lookup that
-    /// would have to wait is refused with what `held` says the calling thread holds, and where it took it.
+    /// Refuses waits of a thread that holds something it must not hold meanwhile, such as an LLVM context.
+    /// `held` says what the calling thread holds and where it took it; a blocking lookup that would have to
+    /// wait fails with that.
     #[must_use]
     pub fn refuse_waits_while(mut self, held: fn() -> Option<HeldResource>) -> Self {
         self.held = Some(held);
@@ -109,12 +110,11 @@ impl ExecutionSessionBuilder {
         self
     }
 
-    /// What time it is, for [deadlines](crate::Deadline) and [`Self::time_units`]. The system's clock unless said otherwise.
+    /// The clock of [deadlines](crate::Deadline) and [`Self::time_units`]. The system's clock by default.
     ///
-    /// While a thread waits it asks again after what was left has passed on the system's clock. It is asked on threads on which others
-    /// rely, workers in the midst of a unit among them, so it has to answer at once: one that waits stalls them. One that
-    /// panics does so in whoever makes a lookup with a deadline or asks why; a unit begins all the same, with a report, and an
-    /// answer counts as in time.
+    /// A thread that waits reads it again once the remaining time has passed on the system's clock. Workers in the midst of a unit
+    /// read it too, so it has to answer at once: a clock that waits stalls them. Its panic reaches the caller of a lookup with a
+    /// deadline or of [`why`](ExecutionSession::why). A unit begins all the same, with a report, and an answer counts as in time.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Fn() -> Instant + Send + Sync>) -> Self {
         self.clock = Some(clock);

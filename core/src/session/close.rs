@@ -11,19 +11,18 @@ impl ExecutionSession {
     /// resources, newest dylib and newest tracker first.
     ///
     /// From the first moment lookups and definitions are refused, except those that the work in progress
-    /// itself makes. When nothing moves any more, queries that still wait (for a responsibility that somebody
-    /// parked, say) end with [`LookupError::Closed`](crate::LookupError::Closed). Closing a closed session
-    /// does nothing.
+    /// itself makes. When nothing moves any more, queries that still wait (for a parked responsibility, say)
+    /// end with [`LookupError::Closed`](crate::LookupError::Closed). Closing a closed session does nothing.
     ///
     /// # Concurrency
-    /// Callable from any thread and from any task; from a task it waits for the other tasks only. A second
-    /// call waits for the first, unless it comes from a task of this session, which the first waits for; when it returns
-    /// the session is closed, and the dispatcher may still be on its way to its end, which the first call alone waits
-    /// for. Tasks that wait in a close, of whatever session, are not waited for; nor is a lookup's thread, but for what
-    /// it has claimed. Tasks of [serial queues](crate::SerialQueue) on this thread's stack leave them, for what waits
-    /// behind. Every lookup that was accepted before the close is answered as if there were none, or, if it
-    /// waits for what nobody works on (or the session is [cancelled](Shutdown::Cancel)), ends with
-    /// [`LookupError::Closed`](crate::LookupError::Closed).
+    /// Callable from any thread and from any task; from a task it waits for the other tasks only. A second call waits
+    /// for the first, unless it comes from a task of this session, which the first waits for; when it returns the
+    /// session is closed, and the dispatcher may still be on its way to its end, which the first call alone waits for.
+    /// Tasks that wait in a close, of any session, are not waited for; nor is a lookup's thread, but for what it has
+    /// claimed. Tasks of [serial queues](crate::SerialQueue) on this thread's stack leave them, for what waits behind.
+    /// Every lookup that was accepted before the close is answered as if there were none. It ends with
+    /// [`LookupError::Closed`](crate::LookupError::Closed) if no thread works on its symbols, or if the session is
+    /// [cancelled](Shutdown::Cancel).
     ///
     /// # Errors
     /// [`CloseError::Wait`] on a thread that may not wait, whether there is work or not: it runs a [leaf](crate::Task::leaf), or holds
@@ -99,7 +98,7 @@ impl ExecutionSession {
         if sources.is_empty() { Ok(()) } else { Err(CloseError::Resources { sources }) }
     }
 
-    /// What has not started never does.
+    /// Ends all queries; units that have not started never do.
     fn cancel(&self) {
         self.transact(|state, _| state.start_closing(Shutdown::Cancel));
         self.end_queries();
@@ -131,7 +130,8 @@ impl ExecutionSession {
         sources
     }
 
-    /// Waits until nothing of the session moves, and sends on what waits for nobody. Says whether it came so far in time.
+    /// Waits until nothing of the session moves, and ends lookups that no thread will answer. Says whether it came so far in
+    /// time.
     fn drain(&self, deadline: Option<Deadline>) -> bool {
         loop {
             let idle = self.0.drain.start_round();

@@ -8,10 +8,10 @@ use crate::{LookupError, LookupResult, LookupSet, RequiredState, SearchOrder, Wh
 use super::ExecutionSession;
 use super::query::Completion;
 
-/// What time it is. [`Instant::now`], unless the session was given another clock.
+/// Gives the time. [`Instant::now`], unless the session was given another clock.
 pub(super) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// The moment until which somebody wants an answer.
+/// The latest moment at which an answer is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline(Instant);
 
@@ -30,16 +30,16 @@ impl Deadline {
 }
 
 impl ExecutionSession {
-    /// Like [`ExecutionSession::lookup`], but gives up at `deadline`: the lookup is withdrawn, and work that nobody
-    /// else wants and that has not begun is put back.
+    /// Like [`ExecutionSession::lookup`], but gives up at `deadline`: the lookup is withdrawn, and work for it
+    /// alone that has not begun is put back.
     ///
-    /// What is Ready is answered however late it is.
+    /// Ready symbols are found however late it is.
     ///
     /// # Concurrency
     /// In place the deadline is looked at between tasks: a unit that has begun is not interrupted.
     ///
     /// # Errors
-    /// [`LookupError::DeadlineExceeded`] says of what was not ready where it stood and why.
+    /// [`LookupError::DeadlineExceeded`] says of each symbol that was not ready in which state it was and why.
     pub fn lookup_until(
         &self,
         order: &SearchOrder,

@@ -10,13 +10,13 @@
 //! A task that waits in a strand (a serial queue) moves only after the one that runs there. If that one is in a lookup, a round sends it on.
 //! If it is a task of another session, it is waited for. If it is in a close, it has left the strand.
 //!
-//! A close waits until the session is *idle*. If tasks still wait in lookups then, whatever they wait for is in nobody's
-//! hands but those of a responsibility that somebody parked, or of each other: the close ends all queries, which sends these
-//! tasks on, and waits again: a *round*. A task that waits in a close, of whatever session, is excused until that is over,
-//! so closes that tasks make of each other's sessions all end.
+//! A close waits until the session is *idle*. If tasks still wait in lookups then, they wait for parked responsibilities or
+//! for each other. So the close ends all queries, which sends these tasks on, and waits again: a *round*. A task that waits
+//! in a close, of any session, is excused until that close is over, so tasks may close each other's sessions.
 //!
-//! What a transaction brings about is counted before its lock is free: between that and the last task of it, a thread that
-//! is no task of the session may stop at any place. So is a thread that attends to the slices of what follows.
+//! The tasks that a transaction brings about are counted before its lock is free: a thread that is no task of the session
+//! may stop anywhere before it has dispatched the last of them. A thread that works off the slices of an effect is counted
+//! too.
 //!
 //! A frame's excuse says in which round its lookup began to wait, and which lookup that is. A round forgets all such excuses, because
 //! it ends their queries: the tasks count as moving again before they know it. The answer of a lookup forgets the excuses of that
@@ -37,7 +37,7 @@ use super::answers::WaiterId;
 ///
 /// | word | meaning | who moves it |
 /// |---|---|---|
-/// | `2n` | n tasks, nobody waits for their end | every task: `+2` when it is certain to come, `-2` when over |
+/// | `2n` | n tasks, no thread waits for their end | every task: `+2` when it is certain to come, `-2` when over |
 /// | `2n + 1` | n tasks, the closing thread waits | `start_round` sets the lowest bit, once |
 ///
 /// A task whose end leaves the bit set looks at the latch under the lock. Because one word holds count and
@@ -50,7 +50,7 @@ pub(super) struct Drain {
     pub(super) closed: Latch,
 }
 
-/// Who waits, under the lock.
+/// The tasks that wait, under the lock.
 #[derive(Debug, Default)]
 struct Excused {
     /// Lookups of this session in which tasks wait since the last round, and that have no answer. Each with how many tasks it
@@ -61,25 +61,25 @@ struct Excused {
     /// Tasks that wait in strands: serial queues.
     in_strands: usize,
     round: u64,
-    /// What the closing thread waits for.
+    /// The latch at which the closing thread waits.
     idle: Option<Arc<Latch>>,
 }
 
 const ONE_TASK: usize = 2;
 const WAITED_FOR: usize = 1;
 
-/// What a close finds of a session that was idle.
+/// The work that a close finds left in a session that was idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     /// Nothing that a round would send on.
     Nothing,
-    /// Tasks that wait in lookups for which nobody works any more.
+    /// Tasks that wait in lookups for which no task works any more.
     InLookups,
     /// A task that has moved on since.
     Moving,
 }
 
-/// What a thread waits for.
+/// The end of a thread's wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wait<'a> {
     /// The answer of a lookup, which opens the latch.
@@ -112,8 +112,8 @@ impl Drain {
         latch
     }
 
-    /// What is left when the latch of a round has opened, which may be a while ago. Tasks that wait in lookups count as moving
-    /// from now on: the caller ends their queries.
+    /// The work left when the latch of a round has opened, which may be a while ago. Tasks that wait in lookups count as
+    /// moving from now on: the caller ends their queries.
     pub(super) fn end_round(&self) -> Left {
         let mut waiting = self.waiting.lock();
         // The answer that a task waited for may have come just before the end of the task that gave it.
@@ -132,7 +132,7 @@ impl Drain {
         let now = match wait {
             Wait::Close => Excuse::Close,
             Wait::Lookup(of, answered) => {
-                // `answer` opens the latch under this lock. A lookup that has its answer excuses nobody.
+                // `answer` opens the latch under this lock. A lookup that has its answer excuses no task.
                 if !answered.is_open() || weakened("close::excuses_who_was_answered_before") {
                     waiting.lookups.entry(of).or_default();
                 }
@@ -209,8 +209,8 @@ impl Drain {
         let in_lookups = waiting.in_lookups();
         let excused = in_lookups + waiting.in_closes + in_strands;
         let round_helps = in_lookups > 0 || in_strands == 0;
-        // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; whoever sees that the
-        // tasks have ended, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
+        // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; a thread that sees
+        // the end of the tasks, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         round_helps && self.word.load(acquire) / ONE_TASK <= excused
@@ -318,7 +318,7 @@ impl<S: Borrow<ExecutionSession>> Drop for Counted<S> {
     }
 }
 
-/// The session of a task that is counted. Whoever has this is to make it [`Outstanding`] again, or nobody counts the task out.
+/// The session of a task that is counted. The owner must make it [`Outstanding`] again, or the task is never counted out.
 #[must_use = "a close waits for the task"]
 pub(super) struct TaskCount(pub(super) ExecutionSession);
 

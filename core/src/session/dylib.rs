@@ -18,12 +18,13 @@ use crate::{
 /// A handle: cloning it is cheap, and all clones are the same dylib.
 ///
 /// # Concurrency
-/// Every method may be called from any thread, task and handler, and none but [`lookup`](Self::lookup) waits for others: what reads or
-/// changes the dylib takes the session's lock for a moment. What follows is delivered before the call returns; in place it has run by
-/// then, unless the thread is inside a task.
+/// Every method may be called from any thread, task and handler, and none but [`lookup`](Self::lookup) waits for others: reading or
+/// changing the dylib takes the session's lock for a moment. Its effects are delivered before the call returns; in place they have
+/// run by then, unless the thread is inside a task.
 ///
 /// # Cost
-/// Changes of a link order are linear in the order, all else in what it names, during one hold of the lock, where nothing else is said.
+/// Changes of a link order are linear in the order, other methods in the symbols they name, during one hold of the lock, unless
+/// said otherwise.
 ///
 /// # Examples
 /// ```
@@ -71,17 +72,18 @@ impl JitDylib {
         &self.session
     }
 
-    /// Defines `unit`'s symbols. Nothing is materialized until somebody looks one of them up.
+    /// Defines `unit`'s symbols. Nothing is materialized before one of them is looked up.
     ///
-    /// A strong definition overrides a weak or common one nobody has searched yet; a weak or common one
-    /// yields to any that exists.
+    /// A strong definition overrides a weak or common one that no lookup has searched yet; a weak or
+    /// common one yields to any that exists.
     ///
     /// # Concurrency
-    /// Callable from any thread, task and handler. The platform, if there is one, is told first, without a lock.
+    /// Callable from any thread, task and handler. The platform, if there is one, is asked first, without a lock.
     ///
     /// # Errors
     /// [`DefineError::Duplicate`] if a strong symbol exists, or a searched one. [`DefineError::DylibRemoved`],
-    /// [`DefineError::Closed`], and [`DefineError::Platform`] if that objects. Nothing is defined then, and the unit has been dropped.
+    /// [`DefineError::Closed`], and [`DefineError::Platform`] if the platform objects. Nothing is defined then, and the unit has been
+    /// dropped.
     ///
     /// # Cost
     /// Linear in the symbols, during one hold of the session's lock.
@@ -132,7 +134,7 @@ impl JitDylib {
         )
     }
 
-    /// Appends `dylib` to the link order unless it is there already, with whatever flags.
+    /// Appends `dylib` to the link order unless it is there already, with any flags.
     ///
     /// # Errors
     /// If `dylib` belongs to another session or was removed.
@@ -148,7 +150,7 @@ impl JitDylib {
             .map_err(|removed| self.removed_error(removed, |_| dylib.name.clone()))
     }
 
-    /// Has the link order begin with `dylib`, which stands nowhere else then. Nothing changes if it does already, with whatever flags.
+    /// Moves or inserts `dylib` at the front of the link order. Nothing changes if it is there already, with any flags.
     ///
     /// # Errors
     /// If `dylib` belongs to another session or was removed.
@@ -237,7 +239,7 @@ impl JitDylib {
         ResourceTracker::new(self.clone(), id, false)
     }
 
-    /// What each of `names` is, without materializing anything; undefined names are left out.
+    /// The flags of each of `names`, without materializing anything; undefined names are left out.
     ///
     /// Generators are not asked.
     ///
@@ -255,9 +257,9 @@ impl JitDylib {
 
     /// Removes definitions by name: all of them, or none. Symbols that wait for a removed one, which was not Ready yet, fail.
     ///
-    /// With the last symbol of a unit go the resources that its responsibility has registered, its code among them; whoever may still
-    /// run that is the caller's affair. The unit's initializer symbol goes with the last of the others. Resources that were added to
-    /// the tracker itself stay with that.
+    /// With a unit's last symbol go the resources that its responsibility has registered, its code among them. The caller ensures
+    /// that no thread still runs that code. The unit's initializer symbol goes with the last of the others. Resources that were added
+    /// to the tracker itself stay with the tracker.
     ///
     /// # Concurrency
     /// On return the resources have been removed, by this thread and without a lock.
@@ -287,16 +289,12 @@ impl JitDylib {
     /// # Concurrency
     /// On return the resources have been removed, by this thread and without a lock.
     ///
-    /// # Cost
-    /// Linear in trackers and symbols; symbols go in slices, between which others have the session's lock. Nobody finds any of them
-    /// meanwhile.
-    ///
     /// # Errors
     /// [`RemoveError::Resources`] joins what the resources said; symbols and resources are gone all the same.
     ///
     /// # Cost
-    /// Linear in the trackers and the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds
-    /// any of them meanwhile.
+    /// Linear in the trackers and the symbols; more than a few go in slices, between which others have the session's lock. No lookup
+    /// finds any of them meanwhile.
     ///
     /// ORC: `JITDylib::clear`, which removes one tracker after another.
     pub fn clear(&self) -> Result<(), RemoveError> {
@@ -361,10 +359,12 @@ impl ExecutionSession {
         Ok(dylib)
     }
 
-    /// As [`create_jit_dylib`](Self::create_jit_dylib); the dylib keeps who depends on its symbols, so that
-    /// [`ResourceTracker::remove`] does not remove what others need, and [`ResourceTracker::remove_with`] may remove them too.
+    /// As [`create_jit_dylib`](Self::create_jit_dylib); the dylib records the dependants of its symbols. So
+    /// [`ResourceTracker::remove`] does not remove symbols that others need, and [`ResourceTracker::remove_with`] may remove
+    /// the dependants too.
     ///
-    /// Trackers ask. Removals by name, transactions, and a dylib that is cleared or removed ask nobody: they leave dependants as they are.
+    /// Only removals of trackers look at dependants. Removals by name, transactions, and a dylib that is cleared or removed leave
+    /// dependants as they are.
     ///
     /// # Errors
     /// As [`create_jit_dylib`](Self::create_jit_dylib).

@@ -11,11 +11,11 @@ use super::lodge::Purpose;
 use super::query::Completion;
 
 impl ExecutionSession {
-    /// What each of `symbols` is, found along `order` as a lookup would find it. Nothing is claimed or materialized;
-    /// generators are asked for what is missing. Blocks until they have answered.
+    /// The flags of each of `symbols`, found along `order` as by a lookup. Nothing is claimed or materialized;
+    /// generators are asked for missing symbols. Blocks until they have answered.
     ///
     /// Weakly referenced symbols that are absent are left out. Symbols that exist for their side effects only, and
-    /// those that have failed, are told like all others.
+    /// those that have failed, are listed like all others.
     ///
     /// # Concurrency
     /// Blocks as [`ExecutionSession::lookup`] does, for generators alone.

@@ -79,7 +79,7 @@ impl Frames {
         (on_behalf_of, (!self.dropped.is_empty()).then(|| of_frame(&mut self.dropped)))
     }
 
-    /// Whether the thread is inside any frame, of whatever session.
+    /// Whether the thread is inside a frame of any session.
     pub(crate) fn is_inside_any(&self) -> bool {
         !self.stack.is_empty()
     }

@@ -30,7 +30,7 @@ pub struct GeneratorId {
 /// use std::sync::Arc;
 /// use uruk_core::{DefinitionGenerator, ExecutionSession, ExecutorAddr, FnUnit, GenerateRequest, LookupSet, shared_error};
 ///
-/// /// Defines whatever begins with `make_`.
+/// /// Defines symbols that begin with `make_`.
 /// struct Maker;
 ///
 /// impl DefinitionGenerator for Maker {
@@ -62,7 +62,7 @@ pub struct GeneratorId {
 ///
 /// ORC: `DefinitionGenerator::tryToGenerate`.
 pub trait DefinitionGenerator: Send + Sync {
-    /// What to call the generator in errors and traces.
+    /// The generator's name in errors and traces.
     fn name(&self) -> &str;
 
     /// Defines what it can of `request.symbols()` in `request.dylib()`, then finishes the request.
@@ -77,8 +77,8 @@ pub trait DefinitionGenerator: Send + Sync {
 /// that a lookup in `generate` that would wait for the very same generator is an error and not a hang.
 ///
 /// # Concurrency
-/// Finishing it, or dropping it, takes the session's lock for a moment and waits for nobody; the lookup goes on, and the next one that waits
-/// for the generator is asked about.
+/// Finishing or dropping it takes the session's lock for a moment and does not wait. The lookup goes on, and the generator is asked about
+/// the next lookup in its queue.
 ///
 /// ORC: `LookupState`.
 pub struct GenerateRequest {
@@ -91,7 +91,7 @@ pub struct GenerateRequest {
 /// A generator's request on its way to another thread, or parked. Dropping it fails the lookup.
 pub struct DetachedRequest(Asked);
 
-/// What a generator is asked.
+/// The question to a generator.
 pub(crate) struct Asked {
     pub(crate) dylib: JitDylib,
     pub(crate) query: QueryId,
@@ -136,8 +136,8 @@ impl GenerateRequest {
     /// Lets the lookup go on, or fails it with the error. A long chain of errors is cut short, as where
     /// [a responsibility fails](crate::MaterializationResponsibility::fail).
     pub fn finish(mut self, outcome: Result<(), SharedError>) {
-        // Runs code of the embedder, which may block: as long as it runs, nobody else can finish the request. Should it panic, the
-        // request is not finished yet.
+        // Runs code of the embedder, which may block: as long as it runs, no other thread can finish the request. Should it panic,
+        // the request is not finished yet.
         let outcome = outcome.map_err(cut_short);
         self.give_back();
         self.asked.conclude(outcome);

@@ -1,4 +1,4 @@
-//! What a thread knows of the sessions that it works for: a record beside the one of its tasks (`task/this_thread.rs`).
+//! A thread's record of the sessions that it works for, beside the record of its tasks (`task/this_thread.rs`).
 //!
 //! | what nests | guard | part of the record |
 //! |---|---|---|
@@ -23,7 +23,7 @@ use super::holding::Holding;
 pub(super) struct Here {
     /// The calls of the embedder's code on the stack.
     pub(super) frames: Frames,
-    /// What this thread alone can finish, and the lookups it is blocked in meanwhile.
+    /// The work that this thread alone can finish, and the lookups it is blocked in meanwhile.
     pub(super) holding: Holding,
     /// The lookups whose answers this thread may give itself.
     pub(super) asked: AskedHere,
@@ -45,8 +45,8 @@ pub(super) fn with<R>(operation: impl FnOnce(&mut Here) -> R) -> Option<R> {
 
 /// Effects that this thread delivers, until the guard is dropped. It must not wait meanwhile: it may be for these effects (I14).
 ///
-/// Only builds with debug assertions count, and check where a thread waits in a lookup or a close, of whatever session. A lone unit
-/// or answer is delivered uncounted: a dispatcher that runs what it should only take is seen with the first batch.
+/// Only builds with debug assertions count, and check where a thread waits in a lookup or a close of any session. A lone unit or
+/// answer is delivered uncounted: a dispatcher that runs a task that it should only take is seen with the first batch.
 #[must_use]
 pub(super) struct Delivering(());
 

@@ -1,19 +1,19 @@
-//! Holding: what only this thread can finish, and the lookups it is blocked in meanwhile.
+//! Holding: the work that only this thread can finish, and the lookups it is blocked in meanwhile.
 //!
-//! Three things cannot leave their thread: an attached responsibility, a generator's request that is not detached, and the start of a
-//! task in a strand. Nobody finishes them while the thread is blocked. The thread's tasks know the strands (`task/serial_queue/strand.rs`).
-//! The thread keeps the list of the rest for itself, without a lock, and tells the
-//! protocol when it blocks (`protocol/deadlock/`). What is detached leaves the list.
+//! Three things cannot leave their thread: an attached responsibility, a generator's request that is not detached, and the start of a task
+//! in a strand. They cannot be finished while the thread is blocked. The record of the thread's tasks has the strands
+//! (`task/serial_queue/strand.rs`). The thread lists the rest for itself, without a lock, and passes the list to the protocol when it
+//! blocks (`protocol/deadlock/`). A detached responsibility or request leaves the list.
 //!
-//! The thread runs code while it is blocked, above the lookup. That code may give up what the protocol was told of:
+//! The thread runs code while it is blocked, above the lookup. That code may give up an entry that the protocol was told of:
 //!
 //! - It closes a session, and each task on the stack leaves its strand.
 //! - It detaches a responsibility that it has taken out of a thread-local.
 //!
-//! [`Hold::pass_on`] then tells the protocol, before anybody else has the thing.
+//! [`Hold::pass_on`] then tells the protocol, before another thread can have the entry.
 //!
-//! A frame may end and leave something behind, in a thread-local say. That stays in the list and is not told: nobody knows who would
-//! finish it.
+//! A frame may end and leave a responsibility behind, in a thread-local say. It stays in the list, but the protocol is not told:
+//! which code would finish it is unknown.
 
 use std::time::Duration;
 
@@ -34,10 +34,10 @@ use super::{ExecutionSession, Live, Locked, here};
 #[derive(Debug)]
 pub(crate) struct Hold(usize);
 
-/// What a thread holds, and the lookups it is blocked in.
+/// The things that a thread holds, and the lookups it is blocked in.
 #[derive(Default)]
 pub(super) struct Holding {
-    /// What the thread holds; places of what it gave back are reused.
+    /// The things that the thread holds; places of those given back are reused.
     held: Vec<Option<HeldHere>>,
     free: Vec<usize>,
     /// How much the thread has ever taken.
@@ -101,8 +101,8 @@ impl Hold {
         })
     }
 
-    /// Gives back what somebody else may have from now on, to be called before that can be. Lookups beneath which it is passed on keep
-    /// nobody from going on with it: their sessions are told.
+    /// Gives the thing back, to be called before another thread can have it. The sessions of blocked lookups further down the stack
+    /// are told that this thread no longer holds it.
     pub(crate) fn pass_on(self) {
         let told = with(|thread| thread.told_of(&self));
         self.give_back();
@@ -134,7 +134,7 @@ fn pass_on_strand(place: usize, queue: SerialQueueId) {
 }
 
 impl Told {
-    /// Tells the session that the thread has it no more. Mostly nobody was told: who passes something on is not blocked.
+    /// Tells the session that the thread has it no more. Seldom needed: a thread that passes something on is mostly not blocked.
     fn lose(self) {
         let Self { session, wait, what } = self;
         // Nothing follows from it, so nothing is run here.
@@ -142,7 +142,7 @@ impl Told {
     }
 }
 
-/// Whether this thread holds something, of whatever session.
+/// Whether this thread holds something of any session.
 fn holds_any(holding: &Holding) -> bool {
     let mut holds = holding.free.len() < holding.held.len();
     if !holds {
@@ -166,7 +166,7 @@ impl Holding {
         self.levels.iter().filter(is_told).filter_map(told).collect()
     }
 
-    /// What frames that are still on the stack hold of the session and have not told at an earlier level.
+    /// The session's things that frames on the stack hold and that were not told at an earlier level.
     fn untold(&self, session: SessionTag, frames: &Frames) -> Option<Holdings> {
         let is_known = |level: &&Level| level.session.tag() == session && level.wait.is_some();
         let below = self.levels.iter().rev().find(is_known);
@@ -261,7 +261,7 @@ fn look() -> Duration {
 }
 
 impl Blocking<'_> {
-    /// What this thread waits on for its answer: it looks for deadlocks meanwhile.
+    /// The latch at which this thread waits for its answer: it looks for deadlocks meanwhile.
     pub(super) fn latch() -> Latch {
         Latch::looking(FIRST_PAUSE, look)
     }

@@ -1,11 +1,11 @@
-//! Lodging: the one way to ask, whoever is told of the answer.
+//! Lodging: the one way to ask, for threads, handlers and futures.
 //!
 //! A [`Question`] goes under the lock here, with its [`Completion`]: a thread that waits, a handler or a future. The protocol matches its
-//! names and claims what nobody has searched before. A question that is refused is lodged too, and ends at once with its error. So an
-//! answer has one way back.
+//! names and claims units of symbols that were not searched before. A question that is refused is lodged too, and ends at once with its
+//! error. So an answer has one way back.
 //!
-//! **Architecture Invariant:** what a claim needs is never refused for want of room. That would fail symbols, and work in flight would
-//! wait for room that it has to make itself.
+//! **Architecture Invariant:** a lookup on behalf of a claimed unit is never refused for want of room. That would fail symbols, and
+//! work in flight would wait for room that it has to make itself.
 
 use crate::ids::{QueryId, RowId};
 use crate::protocol::lookups::lookup_one::Sought;
@@ -21,7 +21,7 @@ use crate::{
 use super::query::Completion;
 use super::{ExecutionSession, Live, frame, holding};
 
-/// What a lookup asks, ready to be lodged.
+/// A lookup's question, ready to be lodged.
 pub(crate) struct Question<'a> {
     /// The order of `what`, for its names.
     order: &'a SearchOrder,
@@ -38,7 +38,7 @@ enum What {
     Any(Search),
 }
 
-/// What a lookup is for, if not for definitions alone.
+/// The purpose of a lookup, if it is not for definitions alone.
 pub(crate) enum Purpose {
     Definitions,
     /// To give this alias the address of its source.
@@ -106,7 +106,7 @@ impl ExecutionSession {
     ) {
         let span = tracing::debug_span!("lookup.lodge", symbols = question.symbols());
         let Question { order, what, is_late, refusal } = question;
-        // What is refused is dropped without the lock.
+        // A refused question is dropped without the lock.
         let mut what = Some(what);
         let inside = crate::inside(span);
         self.transact(|state, effects| {
@@ -225,7 +225,7 @@ impl ExecutionSession {
         let said = search.priority;
         let priority = match said {
             Some(priority) => priority,
-            // It is as urgent as what it finds. While there is room for everything, nobody has to look for that.
+            // It is as urgent as the units it finds. While there is room for any priority, no search for them is needed.
             None if BACKGROUND.into_iter().all(|priority| admits(priority).is_ok()) => return None,
             None => self.transact(|state, _| state.priority_of_what_it_claims(search))?,
         };
@@ -236,5 +236,5 @@ impl ExecutionSession {
     }
 }
 
-/// What may be refused.
+/// The priorities whose lookups may be refused.
 const BACKGROUND: [TaskPriority; 2] = [TaskPriority::Idle, TaskPriority::Speculative];

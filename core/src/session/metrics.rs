@@ -22,8 +22,8 @@ pub struct SessionMetrics {
     pub failure_steps: u64,
     /// Claimed units that were given back before they started, because everybody who wanted them has withdrawn.
     pub withdrawn_units: u64,
-    /// The most steps of long consequences that one hold of the session's lock has taken. What is not worked off in slices, as the
-    /// symbols of one unit when that fails, is not counted; [`ExecutionSession::take_lock_holds`] measures it.
+    /// The most steps of long consequences that one hold of the session's lock has taken. Work outside of slices, as on the
+    /// symbols of one unit that fails, is not counted; [`ExecutionSession::take_lock_holds`] measures it.
     pub hold_steps_max: usize,
 }
 
@@ -93,7 +93,7 @@ impl HoldMeter {
         result
     }
 
-    /// What was measured so far; counting begins anew.
+    /// Gives the measurements so far; counting begins anew.
     pub(super) fn take(&self) -> LockHolds {
         let take = |figure: &AtomicU64| figure.swap(0, Ordering::Relaxed);
         LockHolds {

@@ -16,7 +16,7 @@ use crate::{LookupError, LookupRequest, LookupResult, TaskPriority};
 use super::queued_unit::QueuedUnits;
 use super::{ExecutionSession, Live};
 
-/// Who runs what a lookup claims.
+/// Where the units that a lookup claims run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claims {
     ForTheDispatcher,
@@ -38,12 +38,12 @@ impl ExecutionSession {
         self.lookup_request(request, Claims::ForTheDispatcher)
     }
 
-    /// The same; the units that nobody has claimed before run on this thread, one after another, before it sleeps. Nobody has to be
+    /// The same; the units that this lookup claims run on this thread, one after another, before it sleeps. No worker has to be
     /// woken for them.
     ///
-    /// What these units look up in turn goes to the dispatcher as ever: several threads may work on it. What the dispatcher refuses,
-    /// because it is shut down, runs on this thread too. A unit of a [serial queue](crate::SerialQueue) goes to the dispatcher, and so
-    /// does what only a generator provides.
+    /// Units that these look up in turn go to the dispatcher as ever: several threads may work on them. If the dispatcher refuses
+    /// them, because it is shut down, they run on this thread too. Units of a [serial queue](crate::SerialQueue) go to the dispatcher,
+    /// and so do those that only a generator provides.
     ///
     /// # Concurrency
     /// Callable from any thread, inside a unit too. Of several threads that look the same symbol up one runs its unit, and the others

@@ -22,10 +22,10 @@ use crate::{
 ///
 /// ORC: `Platform`.
 pub trait Platform: Send + Sync {
-    /// A dylib was created. Nobody but those who know its name can use it yet.
+    /// A dylib was created. Only code that knows its name can use it yet.
     ///
     /// # Errors
-    /// Whatever speaks against the dylib, which is removed again then.
+    /// The platform's objection to the dylib, which is removed again then.
     ///
     /// ORC: `Platform::setupJITDylib`.
     #[doc(alias = "setupJITDylib")]
@@ -37,7 +37,7 @@ pub trait Platform: Send + Sync {
     /// A dylib was removed, or its session closed: its symbols and resources are gone.
     ///
     /// # Errors
-    /// Whatever went wrong; it is joined to what the dylib's resources said.
+    /// Any failure; it is joined to the errors of the dylib's resources.
     ///
     /// ORC: `Platform::teardownJITDylib`.
     #[doc(alias = "teardownJITDylib")]
@@ -46,10 +46,10 @@ pub trait Platform: Send + Sync {
         Ok(())
     }
 
-    /// A unit is about to be defined, alone or by a transaction. It may be refused yet.
+    /// A unit is about to be defined, alone or by a transaction. Its definition may still be refused.
     ///
     /// # Errors
-    /// Whatever speaks against the unit, which is not defined then.
+    /// The platform's objection to the unit, which is not defined then.
     ///
     /// ORC: `Platform::notifyAdding`.
     #[doc(alias = "notifyAdding")]
@@ -78,9 +78,10 @@ pub struct AddedUnit<'a> {
     pub number: UnitNumber,
     /// Where it will be defined.
     pub dylib: &'a JitDylib,
-    /// What it will be removed with, if not the dylib's default tracker. A resource added to it is told of that.
+    /// The tracker it will be removed with, if not the dylib's default tracker. A resource added to the tracker is told of the
+    /// removal.
     pub tracker: Option<&'a ResourceTracker>,
-    /// What it is called.
+    /// Its name.
     pub name: &'a SymbolName,
     /// The symbols it promises.
     pub symbols: &'a SymbolFlagsMap,
@@ -159,7 +160,7 @@ impl ExecutionSession {
     pub(crate) fn set_up(&self, dylib: &JitDylib) -> Result<(), DylibError> {
         let Some(platform) = self.platform() else { return Ok(()) };
         asked(|| platform.set_up(dylib)).map_err(|source| {
-            // Nobody has put resources there but the platform, which has just said what is wrong.
+            // Only the platform can have put resources there, and it has just reported its error.
             let _ = self.remove_untold(dylib, Resource::remove);
             DylibError::Platform { name: dylib.shared_name(), source }
         })
@@ -240,7 +241,7 @@ fn tell(platform: &Arc<dyn Platform>, unit: &AddedUnit<'_>) -> Result<(), Define
     })
 }
 
-/// What a hook says; a panic is an objection.
+/// The answer of a hook; a panic is an objection.
 fn asked(hook: impl FnOnce() -> Result<(), SharedError>) -> Result<(), SharedError> {
     crate::panics::guard(hook)
         .unwrap_or_else(|message| Err(shared_error(format!("the platform panicked: {message}"))))

@@ -16,7 +16,7 @@ use crate::{
 use super::answers::WaiterId;
 use super::deadline::too_late;
 
-/// What a lookup asks for.
+/// A lookup's question: symbols, order, state, deadline and priority.
 ///
 /// # Examples
 /// ```
@@ -38,17 +38,17 @@ pub struct LookupRequest {
     pub kind: LookupKind,
     /// Where to search, first match wins.
     pub order: SearchOrder,
-    /// What to search.
+    /// The symbols to look up.
     pub symbols: LookupSet,
     /// How far the symbols must have come.
     pub required_state: RequiredState,
     /// Until when. No timer watches it: a handler is told of a late answer when it comes, a future looks at the clock
-    /// when it is polled, and a lookup that begins too late asks for nothing. What is Ready is answered at any time.
+    /// when it is polled, and a lookup that begins too late asks for nothing. Ready symbols are found at any time.
     pub deadline: Option<Deadline>,
     /// How urgent it is. Without one it is as urgent as the unit on whose behalf this thread asks: the one whose
     /// `materialize` it runs, or one of whose lookups it is answering; and it rises with that unit's priority. A lookup on
-    /// nobody's behalf leaves each unit it needs at [its own](crate::MaterializationUnit::priority). A thread that
-    /// blocks in a lookup demands, unless it says otherwise in [`ExecutionSession::lookup_blocking`].
+    /// no unit's behalf leaves each unit it needs at [its own priority](crate::MaterializationUnit::priority). A thread
+    /// that blocks in a lookup demands, unless it says otherwise in [`ExecutionSession::lookup_blocking`].
     ///
     /// Speculative and idle lookups on no unit's behalf, and those that say nothing of it and would start only such units, are refused with
     /// [`LookupError::Overloaded`] while the dispatcher has as much of such work as it may;
@@ -69,9 +69,9 @@ impl LookupRequest {
         }
     }
 
-    /// The same lookup, as urgent as `priority` and no more, whoever asks.
+    /// The same lookup, as urgent as `priority` and no more, on any thread.
     ///
-    /// A unit is as urgent as the most urgent lookup that has needed it since it was claimed, also if that was given up since.
+    /// A unit is as urgent as the most urgent lookup that has needed it since it was claimed, even if that lookup was withdrawn.
     #[must_use]
     pub fn at(mut self, priority: TaskPriority) -> Self {
         self.priority = Some(priority);
@@ -96,7 +96,7 @@ impl LookupRequest {
 /// The answer of a lookup, as the protocol delivers it.
 pub(crate) type Outcome = Result<Answer, LookupError>;
 
-/// Who is told when a query ends.
+/// The receiver of a query's answer.
 pub(crate) enum Completion {
     /// A thread of ours that waits (`session/answers.rs`). Told at once: no code of the embedder runs.
     Blocked(WaiterId),
@@ -146,11 +146,11 @@ impl FutureSlot {
 
 /// A lookup as a future. Needs no particular runtime.
 ///
-/// Dropping it withdraws the query: work that nobody else wants and that has not started is put back.
+/// Dropping it withdraws the query: work for it alone that has not started is put back.
 ///
 /// # Concurrency
-/// Polling blocks nobody and takes the session's lock only once the deadline has passed; dropping it before the answer takes it for a
-/// moment. The waker is woken without any lock. Nobody wakes it for a deadline: whoever sets one polls then.
+/// Polling does not block, and takes the session's lock only once the deadline has passed; dropping it before the answer takes the
+/// lock for a moment. The waker is woken without any lock. No timer wakes it at the deadline: the caller polls then.
 ///
 /// ORC: `lookup` with a `std::promise`, which cannot be withdrawn.
 #[must_use = "the lookup is withdrawn when its future is dropped"]

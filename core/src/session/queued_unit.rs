@@ -20,7 +20,7 @@ use super::user_tasks::{A_DISCARD, run_soon};
 use super::{ClaimedUnits, ExecutionSession, Inner, Unit, frame};
 
 impl ClaimedUnit<Unit> {
-    /// What the dispatcher is given: the unit itself, or a ticket for it.
+    /// The task for the dispatcher: the unit itself, or a ticket for it.
     #[inline]
     pub(super) fn into_task(self, task: TaskCount) -> Task {
         let (hints, queue) = (self.pending.hints, self.pending.serial_queue().cloned());
@@ -129,7 +129,7 @@ impl UnitSession for Inner {
     }
 }
 
-/// Runs a unit, unless nobody wants it any more: then it goes back to its rows.
+/// Runs a unit, or puts it back to its rows if it is no longer wanted.
 fn materialize(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
     let session = outstanding.session();
     if weakened("withdraw::decides_before_it_gives_back")

@@ -44,11 +44,11 @@ impl ExecutionSession {
         }
     }
 
-    /// The same until addresses are known, for code that refers to the symbols and does not run yet. What is there may not run before
-    /// the symbols are Ready: the caller emits code of its own that [depends](LookupResult::dependencies) on them.
+    /// The same until addresses are known, for code that refers to the symbols and does not run yet. The code at these addresses may
+    /// not run before the symbols are Ready: the caller emits code of its own that [depends](LookupResult::dependencies) on them.
     ///
-    /// Functions that call each other ask for this, and each has [told](crate::MaterializationResponsibility::notify_resolved) its own
-    /// address before. Those who block until the others are Ready wait for each other.
+    /// Functions that call each other use this, each after it has [resolved](crate::MaterializationResponsibility::notify_resolved)
+    /// its own address. Units that block until the others are Ready wait for each other.
     ///
     /// # Concurrency
     /// As [`ExecutionSession::lookup`].
@@ -72,9 +72,9 @@ impl ExecutionSession {
     /// Looks up one required symbol and blocks until it is Ready.
     ///
     /// # Cost
-    /// For a symbol that is Ready: no lock, no allocation, and two probes whatever the length of the order. The
-    /// first lookup along an order after a dylib was removed, or a first generator came or a last one went, walks
-    /// over the order once.
+    /// For a symbol that is Ready: no lock, no allocation, and two probes for an order of any length. The first
+    /// lookup along an order after a dylib was removed, or a first generator came or a last one went, walks over
+    /// the order once.
     ///
     /// # Errors
     /// As [`ExecutionSession::lookup`].
@@ -90,11 +90,11 @@ impl ExecutionSession {
         found.into_one().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 
-    /// The definition of one symbol if it is Ready, and if the session's lock is not needed to know that. Nothing says nothing: not
-    /// that the symbol is missing, and while others change the session not even that it is not Ready.
+    /// The definition of one symbol if it is Ready, and if the session's lock is not needed to know that. `None` means "unknown":
+    /// the symbol may be missing, pending or, while others change the session, even Ready.
     ///
     /// # Concurrency
-    /// Waits for nobody, starts nothing, and runs no code of the embedder.
+    /// Never waits, starts nothing, and runs no code of the embedder.
     ///
     /// # Cost
     /// As [`lookup_symbol`](Self::lookup_symbol) for a symbol that is Ready.
@@ -106,8 +106,8 @@ impl ExecutionSession {
         ready.filter(|_| answered)
     }
 
-    /// How often link orders of this session have changed. Who keeps a [`link_order`](crate::JitDylib::link_order) that was read after this
-    /// number knows by it whether the order may have changed since.
+    /// How often link orders of this session have changed. Read it before a
+    /// [`link_order`](crate::JitDylib::link_order): while the number is unchanged, so is that order.
     ///
     /// # Concurrency
     /// Takes no lock. A change that happened before the call, on this thread or known to it, is counted.
@@ -176,10 +176,10 @@ impl ExecutionSession {
     /// Takes no lock if everything is Ready; the future is then ready when it is first polled.
     pub fn lookup_future(&self, request: LookupRequest) -> SymbolFuture {
         let (slot, deadline) = (Arc::new(FutureSlot::default()), request.deadline);
-        // Before the lookup begins: what is lodged is withdrawn whatever happens from then on.
+        // Before the lookup begins: from then on the future withdraws a lodged query, also in a panic.
         let mut future = SymbolFuture::new(self.clone(), slot.clone(), deadline);
         match self.ready_request(request) {
-            // Nobody has polled the future: there is no waker to run.
+            // The future was not polled yet: there is no waker to run.
             Ok(ready) => slot.finish(Ok(ready)),
             Err(request) => {
                 self.start(request, Purpose::Definitions, Completion::Future(slot), &mut future.query);

@@ -128,7 +128,7 @@ impl ExecutionSession {
         let held_back = crate::task::in_place::hold_back_all();
         let (result, removal) = self.transact(|state, effects| {
             let result = operation(state, effects);
-            // Under the lock: a close that finds the resources gone knows that somebody has them.
+            // Under the lock: a close that finds the resources gone sees the task that has them.
             let removal = holds(&result).then(|| RemovalTask(self.outstanding()));
             (result, removal)
         });

@@ -33,7 +33,7 @@ pub trait Resource: Any + Send {
     /// Gives back what the resource holds.
     ///
     /// # Errors
-    /// Whatever went wrong; removal goes on with the next resource and reports all errors together.
+    /// Any failure; removal goes on with the next resource and reports all errors together.
     fn remove(self: Box<Self>) -> Result<(), Box<dyn Error + Send + Sync>>;
 }
 
@@ -95,7 +95,7 @@ pub struct ResourceTracker(Arc<TrackerHandle>);
 struct TrackerHandle {
     dylib: JitDylib,
     id: TrackerId,
-    /// The default tracker of a dylib lives as long as the dylib, whoever holds handles.
+    /// The default tracker of a dylib lives as long as the dylib, with or without handles.
     is_default: bool,
 }
 
@@ -136,28 +136,28 @@ impl ResourceTracker {
             .map_err(|Defunct| TrackerError::Defunct { dylib: self.0.dylib.shared_name() })
     }
 
-    /// Removes the tracker's symbols, whatever their state, and then its resources, newest first.
+    /// Removes the tracker's symbols in any state, and then its resources, newest first.
     ///
     /// In a dylib that [keeps dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants) this is
-    /// [`RemovalPolicy::Refuse`]: nothing is removed if symbols that would stay need some of the tracker. In any other, they are not
-    /// known, and are left to need what is gone; the caller makes sure that nobody runs them.
+    /// [`RemovalPolicy::Refuse`]: nothing is removed if symbols that would stay need some of the tracker. In other dylibs such
+    /// symbols are unknown and stay, though their code refers to removed symbols; the caller ensures that it does not run.
     ///
-    /// Symbols being materialized fail for whoever waits on them; their unit learns of it when it next
-    /// uses its responsibility. Removing a defunct tracker does nothing.
+    /// Symbols being materialized fail, and so do lookups that wait for them; their unit learns of it
+    /// when it next uses its responsibility. Removing a defunct tracker does nothing.
     ///
     /// # Concurrency
-    /// Callable from any thread. On return the resources have been removed. Whoever may still run code
-    /// of the removed symbols is the caller's affair.
+    /// Callable from any thread. On return the resources have been removed. The caller ensures that no
+    /// thread still runs code of the removed symbols.
     ///
     /// # Errors
-    /// [`RemoveError::Needed`] names who needs the symbols. [`RemoveError::Resources`] joins what the resources said; symbols and
-    /// resources are gone all the same.
+    /// [`RemoveError::Needed`] names the dependants of the symbols. [`RemoveError::Resources`] joins the resources' errors;
+    /// symbols and resources are gone all the same.
     ///
     /// # Cost
-    /// Linear in the symbols; more than a few go in slices, between which others have the session's lock. Nobody finds any of them
-    /// meanwhile. Where dependants are kept, one hold of the lock looks at the symbols and at those who need them first.
+    /// Linear in the symbols; more than a few go in slices, between which others have the session's lock. No lookup finds any of
+    /// them meanwhile. Where dependants are kept, one hold of the lock looks at the symbols and their dependants first.
     ///
-    /// ORC: `ResourceTracker::remove`, which asks nobody.
+    /// ORC: `ResourceTracker::remove`, which does not look at dependants.
     pub fn remove(&self) -> Result<(), RemoveError> {
         self.remove_by(Resource::remove)
     }
@@ -176,14 +176,14 @@ impl ResourceTracker {
 
     /// As [`ResourceTracker::remove`], with a choice of what becomes of dependants.
     ///
-    /// With [`RemovalPolicy::Cascade`] they go at the same moment. The resources that serve none but them are removed first, those of
-    /// dependants before those of what they need.
+    /// With [`RemovalPolicy::Cascade`] they go at the same moment. Resources of dependants alone are removed first, in the order of
+    /// need: a dependant's before those of the symbols it needs.
     ///
     /// # Errors
     /// As [`ResourceTracker::remove`], and [`RemoveError::DependantsNotKept`] if the dylib does not keep them.
     ///
     /// # Cost
-    /// That of [`ResourceTracker::remove`]. What goes with the tracker goes in one hold of the lock.
+    /// That of [`ResourceTracker::remove`]. Dependants that go with the tracker go in one hold of the lock.
     pub fn remove_with(&self, policy: RemovalPolicy) -> Result<(), RemoveError> {
         self.remove_with_by(policy, Resource::remove)
     }
@@ -201,9 +201,10 @@ impl ResourceTracker {
         self.remove_tracker(OnDependants::Policy(policy), remove)
     }
 
-    /// As [`ResourceTracker::remove_by`], whoever needs the symbols: dependants stay as they are, as everywhere in ORC.
+    /// As [`ResourceTracker::remove_by`], but dependants do not matter: they stay as they are, as everywhere in ORC.
     ///
-    /// Nothing here runs code, so nothing here is unsafe. Who runs that of dependants from now on says why it is sound.
+    /// Nothing here runs code, so nothing here is unsafe. A caller that runs code of dependants from now on must say why that is
+    /// sound.
     ///
     /// # Errors
     /// [`RemoveError::Resources`], as [`ResourceTracker::remove`].
@@ -269,9 +270,9 @@ impl ResourceTracker {
     }
 }
 
-/// A tracker, as long as somebody has a [`ResourceTracker`] of it.
+/// A tracker, as long as a [`ResourceTracker`] of it exists.
 ///
-/// What lies in a session and holds a handle of that itself keeps all of it; this does not.
+/// A handle that lies in its own session keeps all of that session alive; this does not.
 #[derive(Clone)]
 pub struct WeakResourceTracker(Weak<TrackerHandle>);
 
@@ -314,13 +315,13 @@ impl Drop for TrackerHandle {
     }
 }
 
-/// What removing a resource ends with.
+/// The result of removing a resource.
 pub(crate) type Removed = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// Resources that know that they are about to be removed.
 pub(crate) struct PreparedResources {
     resources: Vec<Box<dyn Resource>>,
-    /// What went wrong so far.
+    /// The errors so far.
     sources: Vec<SharedError>,
 }
 

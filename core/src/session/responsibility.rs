@@ -44,29 +44,29 @@ pub(crate) use duty::Duty;
 
 /// The duty to give each symbol of a claimed unit an address.
 ///
-/// Not `Send`: it belongs to the thread that materializes the unit until it is [detached], and to the frame that
-/// does: one that is to outlive its frame, in a thread-local say, must be detached too. A blocking lookup that waits
-/// for what its own thread holds, or waits in a circle, is told [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
+/// Not `Send`: until it is [detached] it belongs to the thread and the frame that materialize the unit. To outlive
+/// its frame, in a thread-local say, it must be detached too. A blocking lookup that waits for symbols its own thread
+/// must provide, or waits in a cycle, fails with [`WouldDeadlock`](crate::LookupError::WouldDeadlock).
 ///
 /// [detached]: MaterializationResponsibility::detach
 ///
 /// # Concurrency
-/// What changes symbols takes the session's lock for a moment and waits for nobody; so does dropping it, which fails them. What follows
-/// is delivered before the call returns, and runs elsewhere, or in place after the unit.
+/// Methods that change symbols take the session's lock for a moment and do not wait; so does dropping it, which fails the symbols. The
+/// effects are delivered before the call returns, and run elsewhere, or in place after the unit.
 ///
 /// # Cost
-/// Linear in the symbols, during one hold of the lock, where nothing else is said. What spreads from them, as a failure does, goes in slices
-/// of about a thousand steps.
+/// Linear in the symbols, during one hold of the lock, unless said otherwise. Effects that spread, such as a failure, go in slices of about
+/// a thousand steps.
 ///
 /// # Examples
 /// ```
 /// use uruk_core::{ExecutionSession, LookupSet, MaterializationResponsibility, SymbolMap, shared_error};
 ///
-/// /// What a compiler does whose code refers to `needs`: address first, so that others can refer to it, then the code.
+/// /// A compiler whose code refers to `needs`: address first, so that others can refer to it, then the code.
 /// fn compile(duty: MaterializationResponsibility, here: SymbolMap, needs: LookupSet) {
 ///     let Ok(duty) = duty.notify_resolved(&here).map_err(|refused| refused.fail()) else { return };
 ///     match duty.session().lookup_resolved(&duty.dylib().link_order(), needs) {
-///         // The code is written and in place now. What is refused has failed the symbols.
+///         // The code is written and in place now. A refusal has failed the symbols.
 ///         Ok(found) => drop(duty.complete(found.dependencies())),
 ///         Err(error) => duty.fail(shared_error(error)),
 ///     }
@@ -120,7 +120,7 @@ impl MaterializationResponsibility {
         Ok(accepted)
     }
 
-    /// Puts the symbols back as `unit`, to be materialized when somebody asks: at once if somebody has.
+    /// Puts the symbols back as `unit`, to be materialized when they are looked up: at once if a lookup waits for one.
     ///
     /// # Errors
     /// Unless `unit` provides exactly the symbols of this responsibility ([`DefineError::NotCovered`]), with their flags but for weak
@@ -208,7 +208,7 @@ impl ResolvedResponsibility {
     /// Announces that code and data are in place, and which symbols depend on which others.
     ///
     /// Symbols named in no group depend on nothing. Each symbol becomes Ready once everything it depends
-    /// on, directly or not, has been emitted. Dependencies nobody has searched are claimed now.
+    /// on, directly or not, has been emitted. Dependencies that no lookup has searched are claimed now.
     ///
     /// # Errors
     /// A dependency that has failed ([`EmitError::DependencyFailed`]) or is gone ([`EmitError::DependencyRemoved`]) refuses the whole
@@ -216,8 +216,8 @@ impl ResolvedResponsibility {
     /// twice, and [`EmitError::TrackerDefunct`]. The responsibility comes back unchanged inside [`Refused`].
     ///
     /// # Cost
-    /// Linear in the symbols and their dependencies, during one hold of the session's lock. What becomes Ready through it does so
-    /// in slices of about a thousand steps.
+    /// Linear in the symbols and their dependencies, during one hold of the session's lock. Symbols that become Ready through it
+    /// do so in slices of about a thousand steps.
     ///
     /// ORC: `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
@@ -248,7 +248,7 @@ impl ResolvedResponsibility {
     }
 }
 
-/// What both steps of a responsibility offer.
+/// The methods of both steps of a responsibility.
 macro_rules! common_methods {
     ($type:ident) => {
         impl $type {
@@ -314,8 +314,8 @@ macro_rules! common_methods {
                 self.duty.fail(FailureCause::Unit(error));
             }
 
-            /// Lets the responsibility leave this thread, which no longer counts as at work on it: who waits for the symbols while nobody
-            /// has taken it up waits for an unknown, never in a certain deadlock.
+            /// Lets the responsibility leave this thread, which no longer counts as at work on it. Until another thread takes it up, no
+            /// wait for its symbols is a certain deadlock.
             pub fn detach(self) -> Detached<Self> {
                 let mut duty = self.duty;
                 duty.leave_thread();
@@ -341,7 +341,7 @@ common_methods!(ResolvedResponsibility);
 
 /// A responsibility on its way to another thread, or parked. Dropping it fails its symbols.
 ///
-/// While a responsibility is detached, somebody else may finish it: no wait for its symbols is a certain
+/// While a responsibility is detached, any thread may finish it: no wait for its symbols is a certain
 /// deadlock.
 #[derive(Debug)]
 pub struct Detached<T: Step> {

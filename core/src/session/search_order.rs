@@ -105,7 +105,7 @@ impl SearchOrder {
     /// Appends a dylib.
     pub fn push(&mut self, dylib: JitDylib, flags: JitDylibLookupFlags) {
         self.mixed |= self.dylibs.first().is_some_and(|(first, _)| first.session() != dylib.session());
-        // Relaxed: nobody else sees the order meanwhile.
+        // Relaxed: no other thread sees the order meanwhile.
         self.known.store(0, Ordering::Relaxed);
         self.dylibs.push((dylib, flags));
         match &mut self.places {
@@ -323,7 +323,7 @@ mod tests {
 
     const DYLIBS: usize = 2_000;
 
-    /// What [`SearchOrder::position_of`] finds, by a walk.
+    /// The result of [`SearchOrder::position_of`], by a walk.
     fn walked(order: &SearchOrder, dylib: DylibId, flags: SymbolFlags) -> Option<usize> {
         order.iter().position(|(candidate, sees)| {
             candidate.id() == dylib

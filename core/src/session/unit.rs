@@ -33,7 +33,7 @@ use crate::{
 ///     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
 ///         let here = ExecutorSymbolDef::new(ExecutorAddr::new(0x1000), SymbolFlags::EXPORTED);
 ///         let addresses = [(self.0, here)].into_iter().collect();
-///         // What is refused has failed the symbol, and whoever waits for it is told.
+///         // A refusal has failed the symbol and all lookups that wait for it.
 ///         let _ = responsibility.complete(&addresses, Vec::new());
 ///     }
 ///
@@ -51,18 +51,18 @@ use crate::{
 /// ORC: `MaterializationUnit`.
 #[doc(alias = "MU")]
 pub trait MaterializationUnit: Send {
-    /// What to call the unit in errors, events and traces.
+    /// The unit's name in errors, events and traces.
     fn name(&self) -> &str;
 
     /// The symbols the unit will define. Asked once, when the unit is defined.
     fn interface(&self) -> MaterializationInterface;
 
-    /// Gives away the addresses of the unit's symbols, if they are all there is to it.
+    /// The addresses of the unit's symbols, for a unit that has nothing else to do.
     ///
     /// Asked first when the unit is defined by [`JitDylib::define`] or [`JitDylib::define_with_tracker`]. A unit that answers is
-    /// dropped: its symbols are defined under its name at these addresses and Ready when somebody looks them up, each by itself,
-    /// without a task. Nothing but its name is asked for then: [`interface`](Self::interface), [`discard`](Self::discard) and
-    /// [`materialize`](Self::materialize) are not called.
+    /// dropped: its symbols are defined under its name at these addresses. Each becomes Ready when it is first looked up, by
+    /// itself, without a task. Nothing but its name is asked for then: [`interface`](Self::interface),
+    /// [`discard`](Self::discard) and [`materialize`](Self::materialize) are not called.
     ///
     /// Not asked in a [`Transaction`](crate::Transaction), which may have to give the unit back whole, nor of a unit that takes the
     /// place of another ([`replace`](crate::MaterializationResponsibility::replace)), whose symbols are claimed already: there it is

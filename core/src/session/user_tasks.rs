@@ -1,7 +1,7 @@
 //! Code of the embedder as tasks: handlers, observers, generators, drops, and tasks that the embedder dispatched.
 //!
-//! Each is a task of its own that the session counts, and each call runs in a frame, which catches its panic. Somebody waits to be told by
-//! most of them, and a dispatcher may drop any task. So [`Told`] runs on the thread that drops it.
+//! Each is a task of its own that the session counts, and each call runs in a frame, which catches its panic. Most of them bring an answer
+//! that is waited for, and a dispatcher may drop any task. So [`Told`] runs on the thread that drops it.
 
 use crate::protocol::state::effects::{Generation, Leftover};
 use crate::protocol::state::lookups::query::Asker;
@@ -179,7 +179,7 @@ impl Drop for CountedTask {
 }
 
 /// Code of the embedder on its way to a worker. Dropped unrun, it runs on the thread that dropped it: a dispatcher
-/// may let go of any task, but whoever waits to be told must be.
+/// may drop any task, but the answer must arrive.
 struct ToldTask<F: FnOnce(Outstanding) + Send + 'static> {
     label: &'static str,
     /// Taken when it runs. The count tells of the task until the code has run.
@@ -225,8 +225,8 @@ fn run_embedders_until(
     crate::task::in_place::run_ready();
 }
 
-/// What a dispatcher drops goes on from this thread's outermost loop: whoever gave it to the dispatcher may not have
-/// finished.
+/// A task that a dispatcher drops goes on from this thread's outermost loop: the call that dispatched it may not
+/// have finished.
 pub(super) fn run_soon(label: impl Into<TaskLabel>, run: impl FnOnce() + Send + 'static) {
     crate::task::in_place::defer(Task::new(label, TaskPriority::Demanded, run));
     crate::task::in_place::run_ready();

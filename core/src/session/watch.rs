@@ -1,4 +1,4 @@
-//! Watches: whether a definition is Ready, asked by whoever must not keep the session alive for that.
+//! Watches: whether a definition is Ready, without keeping the session alive.
 
 use std::fmt;
 

@@ -10,7 +10,7 @@ use super::{ExecutionSession, Inner};
 
 /// A [`JitDylib`] that does not keep its session: for code, units and resources that lie in that session themselves.
 ///
-/// A handle would keep the session that it lies in, which then nobody could drop.
+/// A handle inside its own session would keep that session alive for ever.
 ///
 /// # Examples
 /// ```

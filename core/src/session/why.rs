@@ -31,7 +31,7 @@ impl ExecutionSession {
         self.transact(|state, _| state.why(&own, symbol, first, now))
     }
 
-    /// What is to be noted of a unit that begins on this thread. Nothing if the clock panics: the unit has nothing to do with that.
+    /// The note on a unit that begins on this thread. None if the clock panics: the unit has nothing to do with that.
     pub(super) fn begun_here(&self) -> Option<Box<Begun>> {
         let epoch = self.0.epoch?;
         let thread = thread::current();

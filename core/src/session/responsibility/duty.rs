@@ -25,7 +25,7 @@ pub struct Duty {
 }
 
 impl Duty {
-    /// The duty for what carries `claim`, on nobody's thread yet.
+    /// The duty for the rows that carry `claim`, on no thread yet.
     #[inline]
     pub(crate) fn new(
         dylib: JitDylib,
@@ -51,10 +51,10 @@ impl Duty {
         }
     }
 
-    /// Notes that whoever takes it up may finish it.
+    /// Notes that any thread may finish it.
     pub(super) fn leave_thread(&mut self) {
         match weakened("deadlock::detach_keeps_the_hold") {
-            // The thread's list names it still, and nobody can give that back.
+            // The thread's list names it still, and no code can give that back.
             true => self.hold = None,
             false => self.hold.take().into_iter().for_each(Hold::pass_on),
         }
