@@ -32,7 +32,7 @@ pub fn shared_error(error: impl Into<Box<dyn Error + Send + Sync>>) -> SharedErr
 #[derive(Clone, Copy, Debug)]
 pub struct WithCauses<'a>(pub &'a (dyn Error + 'static));
 
-/// What an embedder makes of errors may go round in a circle.
+/// Errors of an embedder may go round in a circle.
 const CAUSES_MAX: usize = 256;
 
 impl<'a> WithCauses<'a> {

@@ -1,7 +1,7 @@
 //! One error enum per operation.
 //!
-//! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit. Each says its own sentence; what
-//! caused it is its source and nowhere in that sentence, so that whoever prints the chain prints nothing twice.
+//! All are cheap to clone, because one failure reaches many queries, and name symbol, dylib and unit. Each says its own sentence. Its
+//! cause is its source and not part of that sentence, so a printed chain says nothing twice.
 
 mod complete;
 mod cut;
@@ -49,7 +49,7 @@ pub enum DylibError {
     Platform {
         /// The dylib.
         name: Arc<str>,
-        /// What it said.
+        /// Its error.
         source: SharedError,
     },
     /// The session is closed.
@@ -61,7 +61,7 @@ pub enum DylibError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefineError {
-    /// A symbol has a strong definition already, or one that somebody has searched.
+    /// A symbol has a strong definition already, or one that a lookup has searched.
     #[error("`{}` of unit `{unit}` is already defined in dylib `{dylib}` by unit `{existing_unit}`", symbol.readable())]
     Duplicate {
         /// The symbol defined twice.
@@ -124,7 +124,7 @@ pub enum DefineError {
         unit: SymbolName,
         /// The dylib.
         dylib: Arc<str>,
-        /// What it said.
+        /// Its error.
         source: SharedError,
     },
     /// The session is closed.
@@ -162,9 +162,9 @@ pub enum ResolveError {
         unit: SymbolName,
         /// The symbol.
         symbol: SymbolName,
-        /// What the interface said.
+        /// The flags in the interface.
         promised: SymbolFlags,
-        /// What came.
+        /// The flags that were given.
         given: SymbolFlags,
     },
     /// Symbols were resolved before, with other addresses or flags.
@@ -302,7 +302,7 @@ pub enum RemoveError {
     Resources {
         /// The dylib.
         dylib: Arc<str>,
-        /// What they said, newest resource first.
+        /// Their errors, newest resource first.
         sources: Vec<SharedError>,
     },
     /// The dylib itself was removed from its session.
@@ -337,7 +337,7 @@ pub enum TrackerError {
     },
 }
 
-/// What went wrong when a session was to be closed.
+/// A failure to close a session.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
@@ -345,8 +345,8 @@ pub enum CloseError {
     /// before.
     #[error("the session was not closed, which would wait for its work")]
     Wait(#[source] WaitError),
-    /// The session was still at work when its time was over. What had not started is cancelled; what runs ends by itself, and the session
-    /// is closed then.
+    /// The session was still at work when its time was over. Units that had not started are cancelled; running ones end by themselves,
+    /// and the session is closed then.
     #[error(
         "the session was not closed in time: tasks still run; what had not started is cancelled, and the rest ends in the background"
     )]
@@ -354,12 +354,12 @@ pub enum CloseError {
     /// Resources refused to go. The session is closed all the same.
     #[error("resources could not be removed: {}", Joined(sources))]
     Resources {
-        /// What they said.
+        /// Their errors.
         sources: Vec<SharedError>,
     },
 }
 
-/// What nobody waits to hear: given to the session's error reporter.
+/// Errors that no caller waits for: given to the session's error reporter.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -371,10 +371,10 @@ pub enum SessionError {
         /// The panic's message.
         message: Arc<str>,
     },
-    /// Symbols failed, nobody asked for them, and they are gone.
+    /// Symbols failed that no lookup waited for, and they are gone.
     #[error("nobody asked for what failed")]
     Failed(#[source] Arc<Failure>),
-    /// Resources refused to go and nobody waited for it.
+    /// Resources reported errors on removal, and no caller waited for it.
     #[error(transparent)]
     Remove(RemoveError),
 }

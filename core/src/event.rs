@@ -1,4 +1,4 @@
-//! What observers and tests see of a session.
+//! Events: the view that observers and tests have of a session.
 
 use crate::sync::Arc;
 use crate::{SymbolName, TaskPriority};
@@ -16,7 +16,7 @@ pub struct SessionEvent {
     pub kind: EventKind,
 }
 
-/// What happened. One variant per verb of the protocol.
+/// The kinds of events. One variant per verb of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -45,7 +45,7 @@ pub enum EventKind {
         /// How urgent it is from now on.
         priority: TaskPriority,
     },
-    /// A claimed unit that nobody wanted any more was put back before it started.
+    /// A claimed unit that was no longer wanted was put back before it started.
     Returned {
         /// The unit.
         unit: SymbolName,

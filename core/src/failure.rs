@@ -12,7 +12,7 @@ pub(crate) const PATH_STEPS_MAX: usize = 32;
 
 /// A failure as seen from one symbol: what broke, and who waited on whom.
 ///
-/// Printed as `a waits on b waits on c, which failed`. What the unit said is its [source](Error::source). It holds names, not rows, and so
+/// Printed as `a waits on b waits on c, which failed`. The unit's error is its [source](Error::source). It holds names, not rows, and so
 /// outlives the session.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -1,6 +1,6 @@
 //! Hints: whether work may block, and whether it is a turn. Work tells its scheduler so.
 
-/// What a unit or a task says of itself, in a byte: each waiting unit carries one.
+/// Properties of a unit or a task, in a byte: each waiting unit carries one.
 ///
 /// | bit | meaning |
 /// |---|---|

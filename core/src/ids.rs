@@ -71,9 +71,9 @@ ids! {
     pub(crate) GeneratorId, "g";
     /// A lookup in which a thread is blocked.
     pub(crate) WaitId, "w";
-    /// What the rows of one claim are made of.
+    /// The unit's product that the rows of one claim share.
     pub(crate) ProductId, "o";
-    /// What was emitted together, and needs what keeps its dependants.
+    /// Rows that were emitted together, and that need rows of dylibs that keep dependants.
     pub(crate) EmissionId, "e";
     /// Rows of an emission need a row.
     pub(crate) NeedId, "n";

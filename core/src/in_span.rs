@@ -1,11 +1,10 @@
 //! Spans around code that may panic, and subscribers that may panic as well.
 //!
-//! Who watches is told when a span is left and when it is closed, in the middle of a panic too. A subscriber that panics over that would
-//! end the process: nothing may come out of a drop while something unwinds already.
+//! A subscriber is called when a span is left and when it is closed, in the middle of a panic too. If it panicked then, it would end the
+//! process: a drop must not panic while another panic unwinds.
 //!
-//! **Architecture Invariant:** what a subscriber panics with while another panic unwinds goes no further. Otherwise its panic is one like
-//! that of any code of the embedder: it unwinds from where the span ends, with what the code has brought about still in its owner's
-//! hands.
+//! **Architecture Invariant:** a subscriber's panic while another panic unwinds goes no further. Otherwise its panic is like that of any
+//! code of the embedder: it unwinds from the end of the span, and the results of the code inside stay with their owner.
 
 use std::marker::PhantomData;
 use std::panic::resume_unwind;
@@ -17,10 +16,10 @@ use crate::panics::{catch, guard};
 
 /// Runs `code` inside `span`, which is closed afterwards. For units and dispatchers that have spans of their own.
 ///
-/// If `code` panics, so does this; should a subscriber panic because the span ends over that, the panic hook alone hears of it.
+/// If `code` panics, so does this; if a subscriber then panics because the span ends, only the panic hook sees it.
 ///
 /// # Cost
-/// A look whether anybody listens. An allocation if somebody does.
+/// A look whether there is a subscriber. An allocation if there is one.
 #[inline(always)]
 pub fn in_span<R>(span: Span, code: impl FnOnce() -> R) -> R {
     Watched::new(span).around(code)
@@ -36,8 +35,8 @@ pub fn inside(span: Span) -> Inside {
     Watched::new(span).enter()
 }
 
-/// A span that is closed when this is dropped. One pointer, and nothing behind it while nobody listens: what is done in spans is counted
-/// in instructions.
+/// A span that is closed when this is dropped. One pointer, and nothing behind it without a subscriber: code in spans is measured in
+/// instructions.
 #[derive(Debug)]
 pub(crate) struct Watched(Option<Box<Span>>);
 
@@ -102,7 +101,7 @@ fn boxed(span: Span) -> Box<Span> {
 fn enter(span: Box<Span>) -> Box<Span> {
     let entered = catch(|| span.with_subscriber(|(id, subscriber)| subscriber.enter(id)));
     if entered.is_err() {
-        // Who keeps a list of what is open may have taken it in before another panicked.
+        // A subscriber with a list of open spans may have entered it before another panicked.
         let left = catch(|| span.with_subscriber(|(id, subscriber)| subscriber.exit(id)));
         tell_end([entered.map(drop), left.map(drop), catch(|| drop(span))]);
         // Beneath another panic.
@@ -126,7 +125,7 @@ fn close(span: Box<Span>) {
 fn tell_end<const TOLD: usize>(told: [std::thread::Result<()>; TOLD]) {
     let mut panics = told.into_iter().filter_map(Result::err);
     let first = if panicking() { None } else { panics.next() };
-    // Whoever has panicked first is told of; these were told to the panic hook. Their payloads may panic in turn.
+    // The first panic is passed on; the panic hook has seen the others. Their payloads may panic in turn.
     panics.for_each(|payload| drop(guard(|| drop(payload))));
     if let Some(payload) = first {
         resume_unwind(payload);

@@ -1,8 +1,8 @@
 //! The symbol protocol of Uruk: sessions, dylibs, queries, materializers and the waiting forest.
 //!
-//! A program is a set of symbols. Asking for a symbol runs the unit that provides it, and the units that
-//! one needs; nobody receives a Ready address before everything behind it is in place. This crate decides who
-//! runs, who waits and who fails; it knows neither LLVM nor the operating system.
+//! A program is a set of symbols. Asking for a symbol runs the unit that provides it, and the units which
+//! that unit needs. No caller receives a Ready address before everything behind it is in place. This crate
+//! decides who runs, who waits and who fails; it knows neither LLVM nor the operating system.
 //!
 //! ```
 //! use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, SymbolFlags, absolute_symbols};
@@ -23,16 +23,16 @@
 //! | the state machine, one file per verb | `protocol/` |
 //! | who waits for whom | `protocol/dependences/` |
 //! | lookups of Ready symbols without the lock | `record.rs`, `session/search_order.rs` |
-//! | what a unit is handed and must do with it | `session/unit.rs`, `session/responsibility.rs` |
+//! | the responsibility that a unit must fulfil | `session/unit.rs`, `session/responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `session/query.rs`, `lookup_result.rs` |
 //! | how code is published and read while it is compiled again | `code_instance.rs` |
-//! | what is removed together | `session/resource.rs` |
-//! | what is changed together | `transaction.rs` |
-//! | what a panic of the embedder, or of who watches, cannot do | `panics.rs`, `in_span.rs` |
-//! | who runs tasks, which not at the same time, what tasks say of themselves | `task.rs` and its folder, `hints.rs` |
-//! | what a thread knows of its own stack | `task/this_thread.rs`, `session/here.rs` |
+//! | symbols and resources that are removed together | `session/resource.rs` |
+//! | changes that are made together | `transaction.rs` |
+//! | limits of a panic of the embedder or of a subscriber | `panics.rs`, `in_span.rs` |
+//! | where tasks run, which not at the same time, their hints | `task.rs` and its folder, `hints.rs` |
+//! | a thread's records of its own stack | `task/this_thread.rs`, `session/here.rs` |
 //!
-//! # What holds
+//! # Invariants
 //!
 //! | | enforced by |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a lookup answers: the symbols it was asked for, in the order in which it was asked.
+//! The answer of a lookup: the symbols it was asked for, in the order in which it was asked.
 
 use std::hash::BuildHasher;
 use std::ops::Index;
@@ -13,7 +13,7 @@ use crate::protocol::state::{Answer, FoundEntries};
 use crate::record::RecordedDefinition;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 
-/// What a lookup answers: the definition of each symbol it was asked for, in the order in which it was asked.
+/// The answer of a lookup: the definition of each symbol it was asked for, in the order in which it was asked.
 ///
 /// Weakly referenced symbols that are absent are left out. A symbol asked for twice is there twice.
 ///
@@ -46,7 +46,7 @@ pub struct LookupResult {
     index: OnceLock<HashTable<u32>>,
 }
 
-/// What was found, as it was collected: nothing is copied for the answer.
+/// The definitions as they were collected: nothing is copied for the answer.
 #[derive(Clone, Debug)]
 enum Symbols {
     /// By the ready path, for the names of the lookup set: as many as definitions.
@@ -171,7 +171,7 @@ fn hash(name: &SymbolName) -> u64 {
     FxBuildHasher.hash_one(name)
 }
 
-/// What the ready path has found so far.
+/// The definitions that the ready path has found so far.
 pub(crate) struct ReadyDefinitions(Vec<FoundDefinition>);
 
 impl ReadyDefinitions {

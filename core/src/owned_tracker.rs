@@ -8,12 +8,12 @@ use crate::{RemoveError, ResourceTracker, SessionError};
 
 /// A tracker whose owner decides how long its symbols live: dropping it removes them.
 ///
-/// For what comes and goes: a query, a plugin, a cell of a notebook. Dropping a plain [`ResourceTracker`] leaves what it has to
-/// the dylib instead; [`OwnedTracker::into_inner`] makes that of this one.
+/// For code that comes and goes: a query, a plugin, a cell of a notebook. Dropping a plain [`ResourceTracker`] leaves its
+/// symbols to the dylib instead; [`OwnedTracker::into_inner`] gives that plain tracker.
 ///
-/// A removal may be refused, because others need the symbols of a dylib that
-/// [keeps dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants). [`OwnedTracker::remove`] gives the tracker back then.
-/// A drop has nobody to give it back to: what the tracker has is the dylib's then.
+/// A removal may be refused, because others need the symbols of a dylib that [keeps
+/// dependants](crate::ExecutionSession::create_jit_dylib_keeping_dependants). [`OwnedTracker::remove`] gives the tracker back then. After
+/// a refused drop the dylib has the tracker's symbols.
 ///
 /// # Examples
 /// ```
@@ -64,7 +64,7 @@ impl OwnedTracker {
 pub struct RefusedRemoval {
     /// The tracker with all that it has, and its owner decides anew. None if it is gone, and only its resources have complained.
     pub tracker: Option<OwnedTracker>,
-    /// What was wrong.
+    /// The reason.
     pub error: RemoveError,
 }
 

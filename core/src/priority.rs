@@ -5,13 +5,13 @@ use std::fmt;
 /// How urgently a task is wanted. Later variants go first.
 ///
 /// Priority follows demand: that of a unit's task rises with the lookups that need the unit, also while it is queued. It never
-/// sinks. A unit that nobody needs any more when its turn comes goes back to where it was, and counts anew when it is needed again.
-/// What tells somebody an answer is always Demanded.
+/// sinks. A unit that is no longer needed when its turn comes goes back to where it was, and counts anew when it is needed again.
+/// Tasks that deliver an answer are always Demanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TaskPriority {
     /// When nothing else is left.
     Idle,
-    /// Somebody may want it soon.
+    /// It may be wanted soon.
     Speculative,
     /// The first call of a lazy function waits for it.
     Lazy,

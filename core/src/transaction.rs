@@ -34,7 +34,7 @@ use crate::{
 
 pub use refused::{RefusedTransaction, TransactionError};
 
-/// What trackers held that a transaction has removed, by dylib.
+/// The resources of trackers that a transaction has removed, by dylib.
 type RemovedInStep = Vec<RemovedResources<Box<dyn Resource>>>;
 
 /// Changes of a session that happen together or not at all.
@@ -64,12 +64,12 @@ type RemovedInStep = Vec<RemovedResources<Box<dyn Resource>>>;
 #[must_use = "a transaction that is not committed changes nothing"]
 pub struct Transaction {
     session: ExecutionSession,
-    /// What errors say of each change, and what must live until it is made.
+    /// For each change, the names in its errors and the handles that must live until it is made.
     steps: Vec<TransactionStep>,
     changes: Vec<Change<Unit>>,
 }
 
-/// What stands beside a change: names for errors, and handles.
+/// The companion of a change: names for errors, and handles.
 struct TransactionStep {
     /// The dylib that is changed.
     dylib: JitDylib,
@@ -92,10 +92,10 @@ impl Transaction {
         self.add_definition(tracker.dylib(), Some(tracker), unit, Override::Weak)
     }
 
-    /// Defines `unit`'s symbols in `dylib` in place of whatever it has of them, weak and Ready ones alike.
+    /// Defines `unit`'s symbols in `dylib` in place of those it has already, weak and Ready ones alike.
     ///
-    /// Symbols it does not have are defined as well. What is being materialized cannot be replaced by name:
-    /// put it under a tracker, and use [`Transaction::remove_tracker`].
+    /// Symbols it does not have are defined as well. A symbol that is being materialized cannot be replaced
+    /// by name: put it under a tracker, and use [`Transaction::remove_tracker`].
     pub fn redefine(self, dylib: &JitDylib, unit: Box<dyn MaterializationUnit>) -> Self {
         self.add_definition(dylib, None, unit, Override::All)
     }
@@ -109,18 +109,18 @@ impl Transaction {
         self.add_definition(tracker.dylib(), Some(tracker), unit, Override::All)
     }
 
-    /// Removes definitions by name, as [`JitDylib::remove`] would at this place. What goes with them goes when the commit has changed
-    /// everything: initializer symbols, and resources, which report to the session's error reporter.
+    /// Removes definitions by name, as [`JitDylib::remove`] would at this place. Initializer symbols and resources of theirs go when
+    /// the commit has changed everything; resources report to the session's error reporter.
     pub fn remove(self, dylib: &JitDylib, names: impl IntoIterator<Item = SymbolName>) -> Self {
         let names = names.into_iter().collect();
         self.add(dylib, Change::Remove { dylib: dylib.id(), names })
     }
 
-    /// Removes a tracker's symbols, whatever their state, as [`ResourceTracker::remove`] would at this place.
+    /// Removes a tracker's symbols, in any state, as [`ResourceTracker::remove`] would at this place.
     ///
     /// With a definition of the same names behind it, this redefines symbols that are being materialized: lookups
-    /// that wait for them fail, later ones find the new definition. The resources are removed when the
-    /// commit has changed everything; what they say goes to the session's error reporter.
+    /// that wait for them fail, later ones find the new definition. The resources are removed when the commit has
+    /// changed everything; their errors go to the session's error reporter.
     pub fn remove_tracker(self, tracker: &ResourceTracker) -> Self {
         let dylib = tracker.dylib().id();
         let mut transaction =
@@ -405,7 +405,7 @@ impl Transaction {
 /// Which definitions a new one may take the place of.
 #[derive(Clone, Copy)]
 enum Override {
-    /// Weak ones that nobody has searched.
+    /// Weak ones that no lookup has searched.
     Weak,
     /// All.
     All,

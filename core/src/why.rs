@@ -18,7 +18,7 @@ pub struct Why {
     pub dylib: Arc<str>,
     /// Where it stands.
     pub state: WhyState,
-    /// Who waits for it.
+    /// The lookups and symbols that wait for it.
     pub demand: Demand,
 }
 
@@ -26,17 +26,17 @@ pub struct Why {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WhyState {
-    /// Not defined here, or hidden from whoever asks.
+    /// Not defined here, or hidden from the caller.
     Undefined {
-        /// Who could still define it.
+        /// The generators that could still define it.
         generators: Vec<WhyGenerator>,
     },
-    /// Defined, and nobody has looked for it.
+    /// Defined, and never looked up.
     NeverSearched {
         /// The unit that would provide it.
         unit: SymbolName,
     },
-    /// Somebody looked for it and then nobody did: its unit went back before it began.
+    /// It was looked up and then no longer wanted: its unit went back before it began.
     Returned {
         /// The unit that would provide it.
         unit: SymbolName,
@@ -52,7 +52,7 @@ pub enum WhyState {
     Resolved {
         /// The address, not safe to use yet.
         address: ExecutorAddr,
-        /// Who has it.
+        /// The state of its unit's work.
         work: Work,
     },
     /// Its code is in place; what it depends on is not.
@@ -61,7 +61,7 @@ pub enum WhyState {
         address: ExecutorAddr,
         /// The unit that provided it.
         unit: SymbolName,
-        /// What it, or a symbol in a cycle with it, depends on and is not Ready.
+        /// The symbols that are not Ready and that it, or a symbol in a cycle with it, depends on.
         waits_for: WaitedFor,
     },
     /// It failed, or something it depends on did.
@@ -99,10 +99,10 @@ pub struct Work {
     pub thread: Option<Arc<str>>,
     /// How long ago it began, if the session notes that.
     pub age: Option<Duration>,
-    /// The thread that has its responsibility is blocked in a lookup of these. Nothing is known otherwise: the unit
-    /// runs, or its responsibility was detached and somebody else may finish it.
+    /// The thread that has its responsibility is blocked in a lookup of these. `None` is "unknown": the unit runs,
+    /// or its responsibility was detached and any thread may finish it.
     pub blocked_in: Option<WaitedFor>,
-    /// What the unit has asked for and does not wait for: handlers and futures that have not been answered.
+    /// The symbols that the unit has asked for without blocking: its handlers and futures that have no answer yet.
     pub asked_for: WaitedFor,
 }
 
@@ -134,7 +134,7 @@ pub struct WaitedSymbol {
 pub enum SymbolStage {
     /// A generator is being asked for it.
     Generating,
-    /// Nobody has looked for it.
+    /// It was never looked up.
     NeverSearched,
     /// Its unit went back before it began.
     Returned,
@@ -152,20 +152,21 @@ pub enum SymbolStage {
     Ready,
 }
 
-/// Who waits for a symbol.
+/// The lookups and symbols that wait for a symbol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Demand {
     /// How many lookups wait for it.
     pub lookups: usize,
-    /// The highest priority with which anybody has needed it, or its unit, since that was claimed; none if nobody is at work on it.
+    /// The highest priority with which it, or its unit, was needed since the unit was claimed; `None` if no work on it is under
+    /// way.
     pub priority: Option<TaskPriority>,
     /// Symbols whose unit asked for it or is blocked in a lookup of it, and emitted symbols that depend on it.
     pub symbols: WaitedFor,
 }
 
 impl Demand {
-    /// Whether nobody waits for it.
+    /// Whether nothing waits for it.
     pub fn is_empty(&self) -> bool {
         self.lookups == 0 && self.symbols.symbols.is_empty()
     }

@@ -9,7 +9,7 @@ pub enum CompleteError {
     /// Addresses were refused.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// What the symbols depend on was refused.
+    /// The symbols' dependencies were refused.
     #[error(transparent)]
     Emit(#[from] EmitError),
 }

@@ -1,7 +1,7 @@
-//! Errors cut short: what units and generators fail with because what they had asked for has failed.
+//! Errors cut short: those of units and generators whose own lookups have failed.
 //!
-//! Each that does so adds itself to the error. Along a chain of a hundred thousand units that is an error with as many sources, and
-//! whoever prints or drops it does that on the stack.
+//! Each such unit adds itself to the error. A chain of a hundred thousand units makes an error with as many sources, and printing
+//! or dropping it takes stack for each.
 
 use std::error::Error;
 use std::fmt;
@@ -15,10 +15,10 @@ const FAILURES_MAX: usize = 16;
 /// How many sources an error may have at all. An embedder's own error types may hide failures from us that pass through them.
 const SOURCES_MAX: usize = 128;
 
-/// How many sources are looked at. What an embedder makes of errors may be longer, or go round in a circle.
+/// How many sources are looked at. An embedder's chain of errors may be longer, or go round in a circle.
 const SOURCES_SEEN_MAX: usize = 1024;
 
-/// What stands for a long chain of errors: the one it began with.
+/// The replacement of a long chain of errors: the one it began with.
 #[derive(Debug)]
 struct Cut {
     /// How many errors lay between.
@@ -47,7 +47,7 @@ pub(crate) fn cut_short(error: SharedError) -> SharedError {
     }
     match told.filter(|(_, at, _)| seen - at < SOURCES_MAX / 2) {
         Some((omitted, _, source)) => Arc::new(Cut { omitted, first: shared(source) }),
-        // Nobody but the embedder can keep such an error, so its text has to do.
+        // Only the embedder can keep such an error, so its text has to do.
         None => {
             let last = WithCauses(&*error).chain().take(SOURCES_SEEN_MAX).last().map(ToString::to_string);
             let first = shared_error(last.unwrap_or_default());

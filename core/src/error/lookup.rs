@@ -14,7 +14,7 @@ use super::{LimitReached, NAMES_MAX, NameList, WithCauses};
 pub struct SearchedDylib {
     /// The dylib.
     pub dylib: Arc<str>,
-    /// What it asks for definitions it does not have.
+    /// The generators it asks for definitions it does not have.
     pub generators: Vec<Arc<str>>,
 }
 
@@ -65,7 +65,7 @@ pub enum LookupError {
         dylib: Arc<str>,
         /// The generator.
         generator: Arc<str>,
-        /// What it said.
+        /// Its error.
         source: SharedError,
     },
     /// Aliases lead back to themselves.
@@ -113,7 +113,7 @@ pub enum LookupError {
     /// The lookup's time was over before it was answered. It has been withdrawn.
     #[error("the deadline of the lookup has passed{}", Late(waiting))]
     DeadlineExceeded {
-        /// What was not ready, some of it where it is much; empty if an answer came too late.
+        /// Symbols that were not ready, some of them if there are many; empty if an answer came too late.
         waiting: Arc<[Why]>,
     },
     /// The lookup would bring about work in the background, and the dispatcher has as much of that as it may. Nothing was claimed.
@@ -133,12 +133,12 @@ pub enum LookupError {
     Closed,
 }
 
-/// How many causes of an error are looked at. What an embedder makes of errors may go round in a circle.
+/// How many causes of an error are looked at. Errors of an embedder may go round in a circle.
 const CAUSES_MAX: usize = 256;
 
 impl LookupError {
-    /// The symbols that nobody defines, if that is why the lookup failed: symbols that it asked for, or that what it asked for refers
-    /// to. Empty if it failed for another reason.
+    /// The undefined symbols, if they are why the lookup failed: requested symbols, or symbols they refer to. Empty if it failed for
+    /// another reason.
     ///
     /// Found by type among the error's [causes](WithCauses::chain). A unit that fails with an error of its own has the error of its
     /// lookup among them if that is its [source](std::error::Error::source).

@@ -22,13 +22,13 @@ pub enum WaitError {
         "the operating system refused a thread to go on with the {queued} queued tasks while this one waits"
     )]
     NoThread {
-        /// How many tasks would be left to nobody.
+        /// How many tasks would be left without a thread.
         queued: usize,
     },
-    /// The thread holds something that what it would wait for may need.
+    /// The thread holds something that the work it would wait for may need.
     #[error("a wait while this thread holds {held}; let go of it first, or use the asynchronous faces")]
     Holding {
-        /// What it holds.
+        /// The thing it holds.
         held: HeldResource,
     },
     /// The process is the child of a fork, and the threads that run the session's tasks have stayed in its parent.
@@ -46,7 +46,7 @@ pub enum WaitError {
     },
 }
 
-/// What a thread holds that nobody may wait on, and where it took it.
+/// A thing that a thread must not hold while it waits, and where it took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldResource {
     /// In words that follow "this thread holds".

@@ -1,4 +1,4 @@
-//! What a transaction that was refused leaves, and why it was.
+//! A refused transaction, and why it was refused.
 
 use std::error::Error;
 use std::fmt;

@@ -9,7 +9,7 @@ use crate::{
 /// A unit that defines symbols at addresses known already.
 ///
 /// # Cost
-/// No task runs and nobody is responsible: a symbol is Ready when it is first looked up, each by itself.
+/// No task runs and there is no responsibility: each symbol becomes Ready by itself when it is first looked up.
 ///
 /// ORC: `absoluteSymbols`.
 #[doc(alias = "absoluteSymbols")]
@@ -38,12 +38,12 @@ impl MaterializationUnit for AbsoluteSymbols {
 
     /// Not for what was defined: for units that replace others, or are part of one.
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        // What exists for its side effects only has no address, whatever the map says.
+        // A symbol for side effects only has no address, even if the map has one.
         let mut symbols = self.symbols;
         symbols.retain(|_, definition| {
             !definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
         });
-        // A refusal means that the symbols were removed meanwhile: nobody is left to tell but them.
+        // A refusal means that the symbols were removed meanwhile: only they remain to be failed.
         match responsibility.notify_resolved(&symbols) {
             Ok(resolved) => {
                 if let Err(refused) = resolved.notify_emitted(Vec::new()) {

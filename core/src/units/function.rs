@@ -12,7 +12,7 @@ use crate::{
 
 /// A unit that is a function: it is called when one of the symbols is first looked up, and says where they are.
 ///
-/// Code and data are in place when it returns. What it fails with, the symbols fail with. A unit that needs more than that implements
+/// Code and data are in place when it returns. Its error fails the symbols. A unit that needs more than that implements
 /// [`MaterializationUnit`].
 ///
 /// # Examples
@@ -52,7 +52,7 @@ use crate::{
 pub struct FnUnit<F> {
     name: SymbolName,
     symbols: SymbolFlagsMap,
-    /// What others define.
+    /// Symbols that others define.
     discarded: HashSet<SymbolName>,
     function: F,
 }
@@ -115,7 +115,7 @@ where
         let outcome = outcome.and_then(|addresses| request.resolve(&addresses).map_err(shared_error));
         let dependencies = request.dependencies;
         match outcome {
-            // What is refused has failed the symbols, and is told to those who wait for them.
+            // A refusal has failed the symbols and the lookups that wait for them.
             Ok(()) => drop(responsibility.into_resolved().complete(dependencies)),
             Err(error) => responsibility.fail(error),
         }
@@ -136,13 +136,13 @@ impl<F> fmt::Debug for FnUnit<F> {
     }
 }
 
-/// What the function of an [`FnUnit`] is asked for, and what it may do meanwhile.
+/// The request to the function of an [`FnUnit`], with the operations it may use meanwhile.
 #[derive(Debug)]
 pub struct FnRequest<'a> {
     responsibility: &'a MaterializationResponsibility,
-    /// What others define.
+    /// Symbols that others define.
     discarded: &'a HashSet<SymbolName>,
-    /// What the session has been told.
+    /// The addresses that the session has been given.
     resolved: Option<SymbolMap>,
     dependencies: Vec<Dependency>,
 }
@@ -189,7 +189,7 @@ impl FnRequest<'_> {
 
     /// Where symbols are or will be, found as the dylib's code would see them. The unit's symbols depend on them.
     ///
-    /// What is there may be called by the code of this unit, and not by this function: it may not run yet. Units that refer to each
+    /// Code of this unit may call these addresses, this function may not: the code there may not run yet. Units that refer to each
     /// other [resolve](Self::resolve) first.
     ///
     /// # Concurrency
@@ -230,7 +230,7 @@ impl FnRequest<'_> {
         self.responsibility.add_resource(Box::new(Kept { _value: value }))
     }
 
-    /// What the function answers: where the symbols are, with the flags they were promised with.
+    /// The function's answer: the addresses of the symbols, with the flags they were promised with.
     ///
     /// # Errors
     /// [`ResolveError::Unexpected`] if the unit has promised no such symbol.

@@ -1,8 +1,7 @@
 //! Aliases and re-exports: names for symbols that others define.
 //!
 //! An alias takes its source's address as soon as that is known, and depends on the source, so that it is
-//! Ready when the source is. Only aliases that somebody asked for are looked up; the rest go back to
-//! wait.
+//! Ready when the source is. Only aliases that were asked for are looked up; the rest go back to wait.
 //!
 //! Each alias is looked up and finished by itself, however many its unit has. One that waited for the sources of those beside it
 //! would close cycles that are not in the graph: two units may each have an alias of an alias of the other.
@@ -22,7 +21,7 @@ use crate::{
     MaterializationResponsibility, MaterializationUnit, RequiredState, SymbolFlags, SymbolName,
 };
 
-/// What an alias names, and what the alias itself is.
+/// The source of an alias, and the flags of the alias itself.
 ///
 /// ORC: `SymbolAliasMapEntry`.
 #[doc(alias = "SymbolAliasMapEntry")]
@@ -45,7 +44,7 @@ pub type AliasMap = FxHashMap<SymbolName, AliasTarget>;
 /// Each alias is finished as soon as its own source is. One whose source fails or is missing fails alone.
 ///
 /// # Cost
-/// A lookup for each alias that somebody asks for. Generators of the dylib are asked for each missing source by itself.
+/// A lookup for each alias that is asked for. Generators of the dylib are asked for each missing source by itself.
 ///
 /// ORC: `symbolAliases`.
 #[doc(alias = "symbolAliases")]
@@ -64,8 +63,8 @@ pub fn reexports(
     Box::new(Reexports { source: Some((AliasSource::of(&source), source_flags)), aliases })
 }
 
-/// The dylib whose symbols are re-exported, as something that lies in its session may know it: a handle would hold the session
-/// that it lies in, which then nobody could drop.
+/// The dylib whose symbols are re-exported, without a handle: a handle inside its own session would keep that session alive
+/// for ever.
 #[derive(Clone, Debug)]
 pub(super) struct AliasSource {
     session: SessionTag,
@@ -86,7 +85,7 @@ impl AliasSource {
         self.id == dylib.id() && self.session == dylib.session().tag()
     }
 
-    /// The handle, for somebody who acts in `session`.
+    /// The handle, for code that acts in `session`.
     pub(super) fn handle(&self, session: &ExecutionSession) -> Result<JitDylib, LookupError> {
         match self.session == session.tag() {
             true => Ok(JitDylib::new(session.clone(), self.id, self.name.clone())),
@@ -134,8 +133,8 @@ impl MaterializationUnit for Reexports {
 }
 
 impl Reexports {
-    /// Splits off the aliases nobody asked for, as a unit of their own. An alias that a wanted one of the
-    /// same unit names is wanted too. Nothing if the symbols were removed meanwhile.
+    /// Splits off the aliases that were not asked for, as a unit of their own. An alias that a wanted one
+    /// of the same unit names is wanted too. Nothing if the symbols were removed meanwhile.
     fn give_back_unwanted(
         &mut self,
         mut responsibility: MaterializationResponsibility,
@@ -248,7 +247,7 @@ fn finish(
     let address = |definition: ExecutorSymbolDef| ExecutorSymbolDef::new(definition.address, target.flags);
     let addresses = found.get(&target.source).map(|definition| (alias.clone(), address(definition)));
     let group = DependenceGroup { symbols: vec![alias], dependencies: found.dependencies() };
-    // A refusal has nobody to go to but the symbol itself.
+    // A refusal can only fail the symbol itself.
     match responsibility.notify_resolved(&addresses.into_iter().collect()) {
         Ok(resolved) => {
             if let Err(refused) = resolved.notify_emitted(vec![group]) {

@@ -59,7 +59,7 @@ impl DefinitionGenerator for ReexportsGenerator {
     fn generate(&self, request: GenerateRequest) {
         let names = request.symbols().iter().map(|(name, _)| name).filter(|name| (self.allow)(name));
         let wanted = LookupSet::weakly_referenced(names.cloned());
-        // What a dylib lacks it cannot re-export from itself.
+        // A dylib cannot re-export from itself a symbol that it lacks.
         if wanted.is_empty() || self.source.is(request.dylib()) {
             return request.finish(Ok(()));
         }
@@ -90,7 +90,7 @@ impl DefinitionGenerator for ReexportsGenerator {
     }
 }
 
-/// Defines re-exports of what was found, but for names that somebody else has defined meanwhile.
+/// Defines re-exports of the symbols found, except for names that were defined meanwhile.
 fn define(
     dylib: &JitDylib,
     source: &JitDylib,
