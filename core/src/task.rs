@@ -40,7 +40,7 @@ pub(crate) use work::{TaskWork, Work};
 /// ```
 pub struct Task {
     priority: TaskPriority,
-    /// It tells somebody something that must be told even when no dispatcher takes it.
+    /// It delivers an answer or a report, which must happen even when no dispatcher takes it.
     runs_when_refused: bool,
     /// It is the turn of a task that has waited in a serial queue.
     handed_over: bool,
@@ -52,7 +52,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Wraps `run`, which may panic: whoever runs tasks goes on with the next one.
+    /// Wraps `run`, which may panic: the dispatcher goes on with the next task.
     pub fn new(
         label: impl Into<TaskLabel>,
         priority: TaskPriority,
@@ -75,14 +75,14 @@ impl Task {
         }
     }
 
-    /// What to call the task in traces.
+    /// The task's name in traces.
     pub fn label(&self) -> &str {
         self.work.label()
     }
 
-    /// A label that outlives the task, for whoever tells how it ended.
+    /// A label that outlives the task, for a report of how it ended.
     ///
-    /// That of a unit's task does not name the unit: its panics are the session's to report, and never get so far.
+    /// The label of a unit's task does not name the unit: the session itself reports the unit's panics.
     pub fn keep_label(&self) -> TaskLabel {
         self.work.keep_label()
     }
@@ -153,9 +153,8 @@ impl Task {
 
     /// Whether it is the turn of a task that has waited in a [`SerialQueue`] and was handed over by the one before it.
     ///
-    /// A dispatcher that starts such a task before what else it has queued of the same priority keeps the queue moving: whatever
-    /// is queued there waits for one turn after another, and for a way through the dispatcher with each of them. One that does
-    /// not is right as well.
+    /// A dispatcher that starts such a task before others of the same priority keeps the serial queue moving: tasks there wait
+    /// for one turn after another, and each turn goes through the dispatcher. A dispatcher that does not is correct too.
     pub fn is_handed_over(&self) -> bool {
         self.handed_over
     }
@@ -186,7 +185,7 @@ impl Task {
     /// Tells the task that a dispatcher which limits how many are queued takes it from its queue, to run it or to drop it. Says
     /// whether it has counted there until now: [`TaskDispatcher::waits_no_more`] may have come before.
     pub fn leaves_queue(&self) -> bool {
-        // What is wanted has nothing that could take its place.
+        // A demanded task is never raised: no later ticket takes its place.
         self.priority == TaskPriority::Demanded || self.work.leaves_queue()
     }
 
@@ -208,7 +207,7 @@ impl Task {
         run_in_leaf(leaf, || self.work.run());
     }
 
-    /// What it counts for while it waits in a serial queue.
+    /// Its share of the limits while it waits in a serial queue.
     pub(crate) fn in_turn(&self) -> Waiting {
         Waiting { priority: self.priority, in_serial_queue: true }
     }
@@ -231,7 +230,7 @@ impl fmt::Debug for Task {
     }
 }
 
-/// Runs tasks: in place, on a pool, or on whatever executor the embedder has.
+/// Runs tasks: in place, on a pool, or on an executor of the embedder's.
 ///
 /// # Concurrency
 /// Every method may be called from any thread, workers included, and no lock of ours is held. None may call back into the session before
@@ -245,7 +244,7 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// Gives the task back when the dispatcher no longer takes work. The caller drops it, which fails
-    /// whatever the task owned.
+    /// the work that it owned.
     fn dispatch(&self, task: Task) -> Result<(), Task>;
 
     /// Takes all of `tasks`, as [`dispatch`](Self::dispatch) would one after another; those it refuses are left there.
@@ -288,7 +287,7 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// Blocks until `latch` is open. A pool whose worker blocks here sees to it that another runs.
     ///
     /// A thread that sleeps in [`Latch::wait`] wakes now and then and looks for a deadlock, on behalf of its session. A dispatcher that
-    /// polls instead sleeps in [`Latch::wait_timeout`], or nobody looks for that thread.
+    /// polls instead must sleep in [`Latch::wait_timeout`], or deadlocks of that thread are not found.
     ///
     /// # Errors
     /// When the wait would nest deeper than the dispatcher allows, or the thread runs a [leaf](Task::leaf).
@@ -322,7 +321,7 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     }
 
     /// Whether work of `priority` that `count` symbols may bring about would be admitted now. Asked by the session before a
-    /// lookup in the background claims anything; what is claimed is dispatched whatever the answer.
+    /// lookup in the background claims anything; claimed units are dispatched in any case.
     ///
     /// # Errors
     /// The limit that leaves no room. None ever for demanded and lazy work.

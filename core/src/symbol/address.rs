@@ -56,12 +56,12 @@ impl fmt::Display for ExecutorAddr {
     }
 }
 
-/// What a lookup answers for one symbol: where it is and what it is.
+/// The answer of a lookup for one symbol: its address and its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecutorSymbolDef {
     /// Where the symbol is.
     pub address: ExecutorAddr,
-    /// What the symbol is.
+    /// The symbol's flags.
     pub flags: SymbolFlags,
 }
 

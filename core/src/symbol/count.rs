@@ -70,7 +70,7 @@ mod model {
             }
         }
 
-        /// Somebody reads what is counted.
+        /// An owner reads the counted memory.
         pub(in crate::symbol) fn is_read(&self) {
             if let Self::Followed(count) = self {
                 // Relaxed: as unordered as any read.
@@ -78,7 +78,7 @@ mod model {
             }
         }
 
-        /// Nobody may be reading it any more.
+        /// No thread may be reading it any more.
         #[cfg(uruk_loom)]
         pub(in crate::symbol) fn end(&mut self) {
             if let Self::Followed(count) = self {

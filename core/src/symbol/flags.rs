@@ -1,4 +1,4 @@
-//! What a symbol is, apart from where it is.
+//! The properties of a symbol besides its address.
 
 bitflags::bitflags! {
     /// Linkage and kind of a symbol.

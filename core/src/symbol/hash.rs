@@ -1,8 +1,8 @@
 //! The hash of a text under a secret, which places names in a pool.
 //!
-//! Names come from objects and programs that the embedder did not write. Whoever knows the hash of a table can choose names that
-//! all fall into one place of it, and each of them is then compared with all before it. So each pool has a secret of its own, and
-//! the texts to choose follow from nothing that can be known.
+//! Names come from objects and programs that the embedder did not write. An attacker who knows the hash of a table can choose
+//! names that all fall into one place of it. Each name is then compared with all before it. So each pool has a secret of its
+//! own, and colliding texts cannot be computed without it.
 //!
 //! ```text
 //!  text   | x1 y1 | x2 y2 | ... | end of 16 bytes (overlaps what comes before) |
@@ -21,7 +21,7 @@
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
 use std::hash::{BuildHasher, RandomState};
 
-/// Three words that nobody knows.
+/// Three secret words.
 pub(super) struct TextHasher {
     first: u64,
     second: u64,

@@ -55,7 +55,7 @@ impl<V> NameMap<V> {
         self.len() == 0
     }
 
-    /// What is known of `name`.
+    /// The value of `name`.
     pub fn get(&self, name: &SymbolName) -> Option<&V> {
         match &self.0 {
             Form::One(held, value) if held == name => Some(value),
@@ -64,7 +64,7 @@ impl<V> NameMap<V> {
         }
     }
 
-    /// What is known of `name`, to be changed.
+    /// The value of `name`, to be changed.
     pub fn get_mut(&mut self, name: &SymbolName) -> Option<&mut V> {
         match &mut self.0 {
             Form::One(held, value) if held == name => Some(value),
@@ -135,7 +135,7 @@ impl<V> NameMap<V> {
         self.iter().map(|(name, _)| name)
     }
 
-    /// What is known of the names, in no particular order.
+    /// The values of the names, in no particular order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> + Clone {
         self.iter().map(|(_, value)| value)
     }

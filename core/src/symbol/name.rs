@@ -5,16 +5,16 @@
 //!
 //! - The pool is cut into shards by hash, each a small table under its own lock, so that threads meet
 //!   only when they intern names of one shard at one moment. The lock is held for a probe.
-//! - Of what it takes to intern a name that exists and to let it go again, two steps are atomic: taking the shard's lock,
-//!   and counting the handle that goes. The one that comes is counted under the lock by a plain store, and the lock is let
-//!   go by another (`sync/brief.rs`). With an atomic step for each, it takes half as long again.
+//! - Interning an existing name and dropping it again takes two atomic steps: taking the shard's lock, and counting the
+//!   dropped handle. The new handle is counted under the lock by a plain store, and another plain store frees the lock
+//!   (`sync/brief.rs`). With four atomic steps, it takes half as long again.
 //! - Threads that intern the same names pass two lines of the cache to each other: the shard's lock and the name's counts. The
 //!   second is asked for once, to be written, before its text is compared (`text.rs`, `fetch_to_give`). Tables are only read.
 //! - Cloning, comparing, hashing and dropping a [`SymbolName`] never touches the pool. Looking a name
 //!   up by reference in a map touches not even its count.
-//! - Names that only the pool still holds are **dead**. A shard that runs full sweeps them out before
-//!   it grows, so interning pays for its own garbage; [`SymbolStringPool::released`] lets whoever
-//!   drops names in bulk pay for theirs.
+//! - Names that only the pool still holds are **dead**. A shard that runs full sweeps them out before it
+//!   grows, so interning pays for its own garbage; [`SymbolStringPool::released`] lets a caller that
+//!   drops names in bulk pay for its own.
 //!
 //! # Why sweeping the dead cannot race
 //!
@@ -185,7 +185,7 @@ impl SymbolStringPool {
         }))
     }
 
-    /// Gives the one name that spells `text`, making it if nobody holds it yet.
+    /// Gives the one name that spells `text`, making it if it does not exist yet.
     ///
     /// # Concurrency
     /// Callable from any thread; locks the part of the table that the text belongs to, and nothing else.
@@ -458,9 +458,9 @@ mod tests {
         assert_eq!(pool.len() - pool.reclaim(), 0);
     }
 
-    /// The pool hashed with constants that everybody knows, as `rustc_hash` does. All these names, valid in C, have one hash there: the
-    /// product of their first block is a word that their third begins with, so one factor of that block's product is 0, whatever
-    /// the other is. Interning n of them took n * n / 2 comparisons of texts.
+    /// The pool hashed with public constants, as `rustc_hash` does. All these names, valid in C, have one hash there: the product of
+    /// their first block is a word that their third begins with. So one factor of that block's product is 0, and the other does not
+    /// matter. Interning n of them took n * n / 2 comparisons of texts.
     #[test]
     fn names_chosen_to_collide_are_found_in_few_steps() {
         let is_in_names =
@@ -500,7 +500,7 @@ mod tests {
         assert!(steps < 5 * held.len(), "{} names are found in {steps} steps", held.len());
     }
 
-    /// What `rustc_hash` makes of the first block of a longer text.
+    /// The result of `rustc_hash` for the first block of a longer text.
     fn multiplied(block: &str) -> u64 {
         let words = u128::from_le_bytes(block.as_bytes().try_into().expect("a block"));
         let factors = (words as u64 ^ 0x243f_6a88_85a3_08d3, (words >> 64) as u64 ^ 0xa409_3822_299f_31d0);

@@ -104,7 +104,7 @@ fn as_written(text: String) -> String {
     }
 }
 
-/// What is written, as long as that is not too much.
+/// The text written so far, up to a limit.
 struct Bounded(String);
 
 impl fmt::Write for Bounded {

@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 
 use crate::{ExecutorSymbolDef, NameMap, SymbolFlags, SymbolName};
 
-/// Where each symbol is and what it is.
+/// The address and the flags of each symbol.
 ///
 /// ORC: `SymbolMap`.
 pub type SymbolMap = NameMap<ExecutorSymbolDef>;
 
-/// What each symbol is, before anybody knows where.
+/// The flags of each symbol, before its address is known.
 ///
 /// ORC: `SymbolFlagsMap`.
 pub type SymbolFlagsMap = NameMap<SymbolFlags>;
@@ -56,9 +56,9 @@ pub enum LookupKind {
 /// ORC: `SymbolState`, as `lookup` uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequiredState {
-    /// Its address is known. What linkers ask for.
+    /// Its address is known. Linkers ask for this.
     Resolved,
-    /// It and everything it needs is safe to run. What clients ask for.
+    /// It and everything it needs is safe to run. Clients ask for this.
     #[default]
     Ready,
 }

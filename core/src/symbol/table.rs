@@ -159,7 +159,7 @@ mod tests {
 
     use super::*;
 
-    /// What every operation leans on.
+    /// Asserts the invariants that every operation relies on.
     fn check(table: &NameTable) {
         let mut last = (0, 0);
         for (index, (&tag, name)) in table.tags.iter().zip(&table.names).enumerate() {

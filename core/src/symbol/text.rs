@@ -20,10 +20,10 @@
 //! once: when the last owner, a handle or the pool, has gone. Dropping a handle takes nothing away from what the pool has given
 //! and not yet told, as `POOL` is more than any such number.
 //!
-//! **Dead** is a text of which `count + given == POOL`. Only the pool could make another handle of it. A look at `count` may
-//! be late, and still finds dead only what is: `given` is the pool's own and exact; whatever `count` was, it had gained for each
-//! handle that was cloned before it lost that one again; so if it has lost as many as were given and gained, all of them
-//! are gone, and whoever clones has one that is not.
+//! **Dead** is a text of which `count + given == POOL`. Only the pool could make another handle of it. The value read of
+//! `count` may be old, and still no live text looks dead. `given` is the pool's own and exact. `count` gains for each cloned
+//! handle before it loses that handle. So if it has lost as many as were given and gained, all handles are gone, and none is
+//! left to clone.
 //!
 //! Model: `loom-tests/tests/symbol_name.rs`.
 
@@ -34,7 +34,7 @@ use super::count::{Count, Given};
 use crate::sync::atomic::Ordering;
 use crate::sync::weakened;
 
-/// What comes before a text in memory.
+/// The head of a text in memory.
 #[repr(C)]
 struct Head {
     count: Count,
@@ -42,7 +42,7 @@ struct Head {
     len: u32,
 }
 
-/// What `count` holds for the pool: far from 0, however many given handles are dropped, and out of reach for those that come.
+/// The pool's part of `count`: far from 0, however many given handles are dropped, and out of reach for new ones.
 const POOL: u64 = 1 << 62;
 
 /// A text as its pool holds it; there is one of each.
@@ -51,7 +51,7 @@ pub(super) struct Pooled(Text);
 /// One of the handles of a text.
 pub(super) struct Handle(Text);
 
-/// Where a text is. Whoever has one owns a part of what is counted there.
+/// A pointer to a text. The owner of one owns a part of the count there.
 struct Text(NonNull<Head>);
 
 // SAFETY: what lies at the address is read by any thread, and changed through atomics alone. The thread that frees it comes after
@@ -67,8 +67,8 @@ impl Pooled {
         // SAFETY: the layout has room for a head at least.
         let memory = unsafe { alloc(layout) }.cast::<Head>();
         let Some(head) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        // SAFETY: the memory is as large and as aligned as `layout` says, a head and behind it room for the text, and nobody
-        // else knows of it.
+        // SAFETY: the memory is as large and as aligned as `layout` says, a head and behind it room for the text, and
+        // nothing else points to it.
         unsafe {
             head.write(Head { count: Count::new(POOL), given: Given::new(0), len });
             head.add(1).cast::<u8>().copy_from_nonoverlapping(NonNull::from(text).cast(), text.len());
@@ -99,7 +99,7 @@ impl Pooled {
         }
     }
 
-    /// A handle more. What is exclusive here makes a plain store enough.
+    /// Gives one more handle. The exclusive borrow makes a plain store enough.
     #[inline]
     pub(super) fn give(&mut self) -> Handle {
         // Relaxed, here and below: `given` has one owner, and what it says to others is a hint.
@@ -122,8 +122,7 @@ impl Pooled {
     /// Whether there is no handle, and so will be none before the next is given.
     #[inline]
     pub(super) fn is_dead(&self) -> bool {
-        // Relaxed: see the head of this file. What the handles' owners did comes before the text is freed by the way in which
-        // that is let go.
+        // Relaxed: see the head of this file. `Text::leave` and `free` order all reads by owners before the text is freed.
         let count = self.0.count().load(Ordering::Relaxed);
         count + u64::from(self.0.given().load(Ordering::Relaxed)) == POOL
     }
@@ -183,7 +182,7 @@ impl Drop for Handle {
 impl Text {
     #[inline]
     fn count(&self) -> &Count {
-        // SAFETY: whoever has a `Text` is an owner, so the head is there.
+        // SAFETY: each `Text` belongs to an owner of a part of the count, so the head is there.
         unsafe { &(*self.0.as_ptr()).count }
     }
 
@@ -237,7 +236,7 @@ impl Text {
         let acquire =
             if weakened("symbol_name::frees_unordered") { Ordering::Relaxed } else { Ordering::Acquire };
         self.count().load(acquire);
-        // SAFETY: nobody else looks at it, see above; it was allocated with the layout of its length.
+        // SAFETY: no other thread looks at it, see above; it was allocated with the layout of its length.
         unsafe {
             let layout = layout((*self.0.as_ptr()).len as usize);
             #[cfg(uruk_loom)]

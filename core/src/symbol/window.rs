@@ -1,7 +1,7 @@
 //! Tags compared several at once.
 //!
-//! What the loop below says compiles to two comparisons of four tags each in some places, and to eight times six steps in
-//! others, which is a fifth of what interning costs. So it is spelled out where the processor is known.
+//! The plain loop below compiles to two comparisons of four tags each in some places, and to eight times six steps in
+//! others: a fifth of the cost of interning. So it is spelled out where the processor is known.
 
 /// So many tags are compared at once.
 pub(super) const WINDOW: usize = 8;

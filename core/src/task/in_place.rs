@@ -34,14 +34,14 @@ pub(crate) use queue::LateTasks;
 /// returns.
 ///
 /// A task that had to wait in a [`SerialQueue`](crate::SerialQueue) runs on the thread whose task handed over to it. That may be another
-/// thread. It may then lie above a blocked unit that it needs, and is told so.
+/// thread. It may then lie above a blocked unit that it needs, and its lookup is refused.
 ///
 /// # Examples
 /// ```
 /// use uruk_core::{ExecutionSession, InPlaceTaskDispatcher};
 /// use std::sync::Arc;
 ///
-/// // What a session has unless it is told otherwise: whoever looks a symbol up makes it.
+/// // The default of a session: the thread that looks a symbol up materializes it.
 /// let session = ExecutionSession::builder().dispatcher(Arc::new(InPlaceTaskDispatcher::default())).build();
 /// # session.close()?;
 /// # Ok::<(), uruk_core::CloseError>(())
@@ -61,10 +61,10 @@ const IN_PLACE_WAIT_DEPTH_MAX: usize = 256;
 #[derive(Default)]
 pub(crate) struct ThreadTasks {
     queue: Queues,
-    /// What the thread deferred by itself: tasks that dispatchers have refused or dropped. After the queue, and not inside a
-    /// task.
+    /// Tasks that dispatchers have refused or dropped, deferred by the thread itself. They run after the queue, and not
+    /// inside a task.
     deferred: Queue,
-    /// Guards of [`run_here`]: what a dispatcher refuses meanwhile runs on this thread.
+    /// Guards of [`run_here`]: tasks that a dispatcher refuses meanwhile run on this thread.
     here: usize,
     /// Guards of [`hold_back_all`].
     held_back: usize,
@@ -178,7 +178,7 @@ impl TaskDispatcher for InPlaceTaskDispatcher {
         refuse_wait_in_leaf()?;
         let _level = Level::nest()?;
         while !latch.is_open() {
-            // If nothing is left that this thread could do, whoever opens the latch is on another.
+            // If this thread has nothing left to run, another thread opens the latch.
             if !run_next() {
                 latch.wait();
             }
@@ -219,8 +219,8 @@ pub(crate) fn defer(task: Task) {
 
 /// Runs the thread's queue, unless a loop further out does so anyway.
 ///
-/// What was deferred waits for the end of the task that runs here, if any: what a dispatcher of threads has refused runs
-/// inside no call of that task.
+/// Deferred tasks wait for the end of the task that runs here, if any: a task refused by a dispatcher of threads runs
+/// inside no call of another.
 pub(crate) fn run_ready() {
     if with(|thread| thread.rests()).unwrap_or(true) {
         return;
@@ -249,7 +249,7 @@ fn pay_owed() {
     owed.into_iter().flatten().for_each(|dispatcher| dispatcher.run_ready());
 }
 
-/// Runs this thread's queue from inside whatever runs on it, until the latch is open or nothing is left.
+/// Runs this thread's queue from inside the code that runs on it, until the latch is open or nothing is left.
 ///
 /// # Errors
 /// When that would nest too deep.
@@ -283,8 +283,8 @@ impl Drop for Apart {
     }
 }
 
-/// Runs this thread's queue for a lookup that is [apart](self::apart), as long as `goes_on` says: first what has come since it began and
-/// the units that it needs, then tasks of which nobody knows, and other units only when nothing else is left.
+/// Runs this thread's queue for a lookup that is [apart](self::apart), as long as `goes_on` says: first tasks that came since it began
+/// and the units that it needs, then tasks without a unit, and other units only when nothing else is left.
 ///
 /// A unit that the lookup does not need might need what lies beneath it. Its lookup would then wait for a frame that goes on only after
 /// the unit has returned.

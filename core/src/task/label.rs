@@ -1,11 +1,11 @@
-//! What to call a task.
+//! The label of a task.
 
 use std::fmt;
 
 use crate::SymbolName;
 use crate::sync::Arc;
 
-/// What to call a task.
+/// The name of a task.
 #[derive(Clone)]
 pub struct TaskLabel(LabelText);
 

@@ -1,4 +1,4 @@
-//! [`SerialQueue`]: tasks that run one after another, whoever runs them.
+//! [`SerialQueue`]: tasks that run one after another, on any threads.
 //!
 //! A queue is a *strand*: a line of tasks of which one runs at a time. A task whose queue is busy waits here, on no worker and in no
 //! dispatcher. The task that was chosen stays here too, and the dispatcher gets a *ticket* for it. The thread that runs the ticket is in
@@ -28,7 +28,7 @@
 //! - A ticket that is dropped takes its task with it, and the next is chosen all the same.
 //! - Tasks leave by priority, and within one priority in the order of their arrival.
 //!
-//! What never happens: code of anybody else runs under the lock, a thread waits, one task starts the next on its own stack.
+//! Three things never happen: foreign code runs under the lock, a thread waits, one task starts the next on its own stack.
 
 pub(crate) mod strand;
 
@@ -52,11 +52,11 @@ pub(crate) use strand::{Outside, Strands};
 /// [`MaterializationUnit::serial_queue`](crate::MaterializationUnit::serial_queue), tasks by [`Task::in_queue`].
 ///
 /// # Concurrency
-/// Two tasks of a queue never run at once, on whatever dispatchers, and what one has done is visible to the next. The
-/// most urgent goes first. No thread waits: while a task runs, the others lie in the queue.
+/// Two tasks of a queue never run at once, on any dispatchers, and the next task sees all writes of the one before.
+/// The most urgent goes first. No thread waits: while a task runs, the others lie in the queue.
 ///
-/// A task that blocks in a lookup keeps its queue busy. A lookup of what waits in that queue would never end and is refused with
-/// [`LookupError::WouldDeadlock`](crate::LookupError::WouldDeadlock); [leave](Self::leave) first.
+/// A task that blocks in a lookup keeps its queue busy. A lookup of a unit that waits in that queue would never end and is
+/// refused with [`LookupError::WouldDeadlock`](crate::LookupError::WouldDeadlock); [leave](Self::leave) first.
 ///
 /// # Cost
 /// Two short holds of the queue's lock for each task, and one ticket through a dispatcher; one more where a more urgent task
@@ -83,11 +83,11 @@ struct State {
     current: Current,
     /// How many tickets were made.
     tickets: u64,
-    /// What waits, by priority.
+    /// The waiting tasks, by priority.
     waiting: [VecDeque<Entry>; PRIORITIES.len()],
 }
 
-/// What the strand does.
+/// The state of the strand.
 enum Current {
     Idle,
     Chosen { number: u64, entry: Entry },
@@ -255,7 +255,7 @@ impl State {
     }
 }
 
-/// What a ticket is made of.
+/// The parts of a ticket.
 #[must_use = "a choice without a ticket is a queue that stands still"]
 struct Chosen {
     number: u64,
@@ -280,7 +280,7 @@ impl Chosen {
         if runs_when_refused { task.run_when_refused() } else { task }
     }
 
-    /// The same between two tasks, where nobody is to be told of an error.
+    /// The same between two tasks, where no caller could be given an error.
     fn hand_over(self, queue: &SerialQueue) -> HandedOver {
         let dispatcher = self.dispatcher.clone();
         let refused = match crate::panics::guard(|| dispatcher.dispatch(self.ticket(queue).handed_over())) {
@@ -305,7 +305,7 @@ impl Chosen {
     }
 }
 
-/// What is left to do after the ticket of the next task was dispatched, once nothing of this one is left on the stack.
+/// The work left after the ticket of the next task was dispatched, for when this task has left the stack.
 #[derive(Default)]
 #[must_use = "the next task may be lost"]
 struct HandedOver {

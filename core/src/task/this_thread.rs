@@ -1,4 +1,4 @@
-//! What a thread knows of the tasks on its stack: one record in one thread-local value.
+//! A thread's record of the tasks on its stack, in one thread-local value.
 //!
 //! Code of the embedder nests on a thread: a task runs a unit, which blocks in a lookup, which runs another task. Each thing that
 //! nests has one guard. The guard writes to the record when it is made, and takes that back when it is dropped, also in a panic.
@@ -32,9 +32,9 @@ pub(crate) struct ThisThread {
     pub(crate) tasks: ThreadTasks,
     /// The strands whose tasks lie on the stack.
     pub(crate) strands: Strands,
-    /// The outermost leaf. What runs inside of it lies on its stack, and may block no more than the leaf.
+    /// The outermost leaf. Code inside of it lies on its stack, and may block no more than the leaf.
     leaf: Option<TaskLabel>,
-    /// How many calls of the embedder's code lie on the stack, on behalf of whatever sessions.
+    /// How many calls of the embedder's code lie on the stack, on behalf of any session.
     calls: usize,
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn with<R>(operation: impl FnOnce(&mut ThisThread) -> R) -> Option<R>
     THIS_THREAD.try_with(|thread| operation(&mut thread.borrow_mut())).ok()
 }
 
-/// Whether this thread is inside a call of the embedder's code, on behalf of whatever session.
+/// Whether this thread is inside a call of the embedder's code, on behalf of any session.
 pub(crate) fn is_inside_call() -> bool {
     with(|thread| thread.calls > 0).unwrap_or(false)
 }

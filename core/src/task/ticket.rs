@@ -12,8 +12,8 @@
 //!   new priority is dispatched └─┘  └───────────────────────────────────▶ dropped
 //! ```
 //!
-//! What holds under the lock: work that is queued has a ticket that is dispatched, or in the hands of a thread on its way to
-//! dispatch it. One of these is as urgent as the work, except between a raise and what [`Ticketed::ticket`] gives.
+//! Under the lock, queued work always has a ticket that is dispatched, or that a thread is about to dispatch. One of these
+//! is as urgent as the work, except between a raise and what [`Ticketed::ticket`] gives.
 //!
 //! The priority itself is written by the holder of the session lock, who looks at the tickets afterwards. The first ticket gets
 //! its priority under this lock. So of a raise and a [`Ticketed::hold`], the later of the two sees the other.

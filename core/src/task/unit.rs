@@ -14,7 +14,7 @@ use super::ticket::Ticketed;
 /// Names a claimed unit: its session, and the claim there.
 pub(crate) type ClaimOfSession = (SessionTag, ClaimId);
 
-/// What a unit's task is called where its unit is not named: see [`Task::keep_label`](super::Task::keep_label).
+/// The name of a unit's task where its unit is not named: see [`Task::keep_label`](super::Task::keep_label).
 pub(crate) const A_UNIT: &str = "unit.materialize";
 
 /// A claimed unit in its box. It knows its session, and how that runs it.
@@ -34,7 +34,7 @@ pub(crate) trait UnitSession: Any + Send + Sync {
     fn waits_for_turn(&self, waits: bool);
 }
 
-/// What is known of a unit since it was claimed. It lies beside the unit's box, which many units have that never are.
+/// The facts about a unit since it was claimed. They lie beside the unit's box: many units are boxed and never claimed.
 pub(crate) struct UnitClaim {
     pub(crate) claim: ClaimId,
     pub(crate) losses: u64,

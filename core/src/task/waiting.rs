@@ -1,8 +1,8 @@
-//! What a task counts for while it waits for its start.
+//! A task that waits for its start, as limits count it.
 
 use crate::TaskPriority;
 
-/// What a task counts for while it waits for its start, where a dispatcher has limits.
+/// A task that waits for its start, as a dispatcher with limits counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// How urgent it is.

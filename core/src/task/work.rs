@@ -8,12 +8,12 @@ use crate::{TaskDispatcher, TaskLabel};
 
 use super::unit::{ClaimOfSession, UnitTask};
 
-/// What a task does. It knows what to call itself, so that a label is made only for those who ask.
+/// The work of a task. It makes its label itself, and only when asked.
 pub(crate) trait Work: Send {
     fn label(&self) -> &str;
     /// See [`Task::keep_label`].
     fn keep_label(&self) -> TaskLabel;
-    /// Who runs this work, if it is known.
+    /// The dispatcher that runs this work, if it is known.
     fn dispatcher(&self) -> Option<Arc<dyn TaskDispatcher>> {
         None
     }
@@ -43,7 +43,7 @@ pub(crate) trait Work: Send {
     }
 }
 
-/// What does the work of a task.
+/// The forms of a task's work.
 pub(crate) enum TaskWork {
     Unit(UnitTask),
     Other(Box<dyn Work>),

@@ -1,12 +1,12 @@
-//! Tasks that dispatchers refuse, and those that a thread runs for a lookup of its own, whatever the dispatcher (`session/on_caller.rs`).
+//! Tasks that dispatchers refuse, and those that a thread runs for a lookup of its own, under any dispatcher (`session/on_caller.rs`).
 
 use crate::Task;
 
 use super::queue::Queued;
 use super::{defer, run, run_ready, with};
 
-/// Lets this thread run what it queues with [`queue_here`], and what dispatchers refuse, until what is returned is dropped. What is left
-/// in the queue by then runs as soon as no loop of the thread lies beneath.
+/// Lets this thread run tasks queued with [`queue_here`] and tasks that dispatchers refuse, until the guard drops. Tasks left in the
+/// queue by then run as soon as no loop of the thread lies beneath.
 pub(crate) fn run_here() -> RunsHere {
     with(|thread| thread.here += 1);
     RunsHere
@@ -30,7 +30,7 @@ pub(crate) fn runs_here() -> bool {
 
 /// Queues tasks on this thread, for its next wait.
 pub(crate) fn queue_here(tasks: impl Iterator<Item = Task>) {
-    // Whoever makes them runs code of the session, so this thread's record is not borrowed meanwhile.
+    // The iterator runs code of the session, so this thread's record is not borrowed meanwhile.
     for task in tasks {
         let mut queued = Some(Queued::new(task, None));
         with(|thread| queued.take().into_iter().for_each(|queued| thread.queue.newest().push(queued)));
@@ -39,7 +39,8 @@ pub(crate) fn queue_here(tasks: impl Iterator<Item = Task>) {
     }
 }
 
-/// Queues the end of a task that a dispatcher has refused: it runs if it tells somebody something, and is dropped otherwise.
+/// Queues the end of a task that a dispatcher has refused: it runs if it delivers an answer or a report, and is dropped
+/// otherwise.
 ///
 /// A thread that runs the units of its own lookup runs this one as well. A task of a serial queue has no turn to run in.
 pub(crate) fn defer_refused(refused: Task) {

@@ -339,7 +339,7 @@ mod tests {
             assert!(inner.dispatch_lazily(3, NoUnits(never.take(3))).is_ok());
         });
         left.join().unwrap();
-        // What a shutdown waits for.
+        // The tasks that a shutdown waits for.
         let ended = dispatcher.tasks.close(&Beneath::of(Arc::as_ptr(&dispatcher.tasks)));
         assert!(ended.is_open(), "some are counted that never were and never will be");
     }
@@ -414,7 +414,7 @@ mod tests {
         let goes_on = || log.lock().len() < 10;
         let needed = || [2, 4, 5, 7].map(unit).into_iter().collect();
         in_place::run_needed(goes_on, needed).unwrap();
-        // What has made its last task goes after it: 100 twice, once with 5 and once with 3.
+        // An iterator goes after its last task: 100 twice, once with 5 and once with 3.
         assert_eq!(*log.lock(), [8, 2, 4, 5, 100, 7, 6, 1, 3, 100]);
         dispatcher.dispatch(notes(&log, 9)).unwrap();
         drop(apart);

@@ -20,11 +20,11 @@ use super::with;
 /// | `2n` | n tasks, open |
 /// | `2n + 1` | n tasks, closed: the count only falls |
 ///
-/// Once all words are closed, their sum only falls as well, and whoever takes part of it away looks at the rest.
+/// Once all words are closed, their sum only falls as well, and a thread that subtracts from it looks at the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     words: Striped,
-    /// Who waits in a shutdown.
+    /// The threads that wait in a shutdown.
     waiting: Mutex<Vec<Closer>>,
 }
 
@@ -134,8 +134,8 @@ impl Tasks {
     }
 
     fn open_drained(&self, waiting: &mut Vec<Closer>) {
-        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Tasks::end`; whoever sees that the tasks
-        // have ended, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
+        // ordering[in-place-drained]: Acquire. Pairs with the Release in `Tasks::end`; a thread that sees the end
+        // of the tasks, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
         let acquire =
             if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         let left: usize = self.words.iter().map(|word| word.load(acquire) / ONE_TASK).sum();
@@ -158,7 +158,7 @@ pub(super) enum Counted {
 }
 
 /// Tasks of one thread that were counted in at once. They share one reference to the counter, and are counted out together: while
-/// some of them are not made, whoever waits for the end of tasks waits for these in any case, for they cannot wait in a shutdown.
+/// some of them are not made, a shutdown waits for them in any case, for they cannot wait in a shutdown themselves.
 pub(super) struct Batch {
     tasks: Arc<Tasks>,
     stripe: Stripe,

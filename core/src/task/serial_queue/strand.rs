@@ -13,14 +13,14 @@ use super::{HandedOver, SerialQueue, SerialQueueId};
 pub(crate) struct Strands {
     /// None for a task that runs above another and is in no strand, or in that of the next entry.
     tasks: Vec<Option<InStrand>>,
-    /// Hears of each strand that is left, with the place of its task. None until somebody wants to.
+    /// Called for each strand that is left, with the place of its task. None until it is set.
     hears: Option<fn(usize, SerialQueueId)>,
 }
 
 /// A task of a serial queue on this thread's stack.
 pub(super) struct InStrand {
     queue: SerialQueue,
-    /// What became of the next task when this one left.
+    /// The next task, handed over when this one left.
     left: Option<HandedOver>,
 }
 
@@ -29,7 +29,7 @@ fn with_tasks<R>(operation: impl FnOnce(&mut Vec<Option<InStrand>>) -> R) -> Opt
     this_thread::with(|thread| operation(&mut thread.strands.tasks))
 }
 
-/// How many places of strands this thread has on its stack. What is begun from now on has a later place.
+/// How many places of strands this thread has on its stack. A task that begins from now on has a later place.
 #[inline]
 pub(crate) fn places() -> usize {
     with_tasks(|tasks| tasks.len()).unwrap_or(0)
