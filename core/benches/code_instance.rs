@@ -1,12 +1,13 @@
-//! Reading a code instance, beside one atomic load and beside a pointer to a record that never changes. What the table does, for each instance.
+//! Reading a code instance, beside one atomic load and beside a pointer to a record that never changes. The table's operations,
+//! for each instance.
 //!
 //! ```text
 //! cargo bench -p uruk-core --bench code_instance
 //! ```
 //!
-//! Nanoseconds a read: the median of all rounds, the least and the most, and *over*, the median of what a round's load took less. The cases run
-//! in turn in each round. What is read next depends on what was read, as a call depends on the pointer that it loads. Over many instances
-//! the caches miss.
+//! Nanoseconds a read: the median of all rounds, the least and the most, and *over*, the median of what a round's load took less. The cases
+//! run in turn in each round. Each read depends on the one before, as a call depends on the pointer that it loads. Over many instances the
+//! caches miss.
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 
@@ -35,7 +36,7 @@ const READS: usize = 100_000;
 /// How many instances are read in turn: one, what the second level of the cache holds, and what none holds.
 const SIZES: [usize; 3] = [1, 1 << 12, 1 << 20];
 
-/// What is read: `count` of each kind, all published.
+/// The data that is read: `count` of each kind, all published.
 struct Published {
     words: Vec<[AtomicU64; 3]>,
     instances: Vec<Instance>,
@@ -89,7 +90,7 @@ impl Published {
     }
 
     fn record(&self, index: usize) -> u64 {
-        // SAFETY: records are leaked, so each pointer leads to one for ever, and nobody changes them.
+        // SAFETY: records are leaked, so each pointer leads to one for ever, and they never change.
         let record = unsafe { self.records[index].load(Ordering::Acquire).as_ref() };
         match record {
             Some(record) if record.is_specialized => record.specptr,

@@ -29,7 +29,7 @@ const PUBLISHED: u8 = 0b10;
 /// How many times a thread looks before it lets others run in between. A publication takes three stores.
 const LOOKS_MAX: u32 = 64;
 
-/// How one specialization is called: unset at first, then published once, then updated as often as somebody compiles it better.
+/// The entry points of one specialization: unset at first, then published once, then updated each time it is compiled better.
 ///
 /// The module's page has the states, the steps, and why they suffice.
 ///
@@ -65,7 +65,7 @@ pub struct CodeInstance<P> {
     pointer: PhantomData<P>,
 }
 
-/// What a code instance was at one moment, with what may be used in that state.
+/// A code instance at one moment, with the pointers that may be used in that state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeInstanceState<P> {
     /// It cannot be called yet.
@@ -132,9 +132,9 @@ impl<P: CodePointer> CodeInstance<P> {
         }
     }
 
-    /// What the instance is now. Pointers that come together belong together.
+    /// The present state of the instance. Pointers in one answer belong together.
     ///
-    /// What was written before a pointer was published or updated is seen by who is told that pointer.
+    /// A reader that gets a pointer also sees every write made before that pointer was published or updated.
     ///
     /// # Cost
     /// Four loads of one cache line. Waits while a pair is being published.
@@ -263,10 +263,10 @@ impl<P: CodePointer> CodeInstance<P> {
         Ok(())
     }
 
-    /// Makes this thread the one that publishes, if nobody else is.
+    /// Makes this thread the publisher, unless there is one already.
     fn claim(&self, specptr: P) -> bool {
         let word = specptr.to_word().get();
-        // Relaxed: nobody uses this pointer before `invoke` or the flags, which come later, are read. Who loses waits for the flags.
+        // Relaxed: a reader uses this pointer only after `invoke` or the flags, which are stored later. A loser waits for the flags.
         if weakened("code_instance::claims_by_store") {
             self.specptr.store(word, Ordering::Relaxed);
             return true;
@@ -324,7 +324,7 @@ fn unless(left_out: bool, ordering: Ordering) -> Ordering {
     if left_out { Ordering::Relaxed } else { ordering }
 }
 
-/// What a thread does between two looks.
+/// A thread's pause between two looks.
 #[cold]
 fn rest(looks: &mut u32) {
     if *looks < LOOKS_MAX {

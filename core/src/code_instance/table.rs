@@ -10,8 +10,8 @@
 //!
 //! # Why one lock
 //!
-//! The lock is held for one probe, by somebody who is about to compile for a thousand times as long. A map in parts lets more threads in
-//! at once. `dashmap` was no faster when measured (`core/src/code_instance/README.md`), and no model could follow its locks.
+//! The lock is held for one probe, by a thread that is about to compile for a thousand times as long. A map in parts lets more threads
+//! in at once. `dashmap` was no faster when measured (`core/src/code_instance/README.md`), and no model could follow its locks.
 
 use std::hash::Hash;
 
@@ -21,8 +21,8 @@ use crate::sync::{Arc, Mutex, weakened};
 use super::validity::Validity;
 use super::{CodeInstance, CodeInstanceState, CodePointer, World, unless};
 
-/// Finds the instance of a method and a specialization that is valid in a world, lets one thread compile what is missing, and ends the
-/// validity of what assumed a definition that changes.
+/// Finds the instance of a method and a specialization that is valid in a world, and lets one thread compile a missing one. When a
+/// definition changes, it ends the validity of instances that assumed it.
 ///
 /// `M` and `S` are ids of the embedder's: of methods, and of anything else that code may assume. They are `Copy`, so that nothing of the
 /// embedder's is dropped under the lock. Their `Eq` and `Hash` do run there, and must not come back to the table.
@@ -36,7 +36,7 @@ use super::{CodeInstance, CodeInstanceState, CodePointer, World, unless};
 /// let table = CodeInstanceTable::<&str, u32, ExecutorAddr>::new();
 /// let before = table.world();
 ///
-/// // The first who asks compiles, and says what he takes for granted: `outer` contains the code of `inner`.
+/// // The first claim compiles, and names its assumptions: `outer` contains the code of `inner`.
 /// let InstanceClaim::Compile(compile) = table.claim("outer", 7, before) else { unreachable!() };
 /// compile.assume("inner", 7).expect("nothing has changed");
 /// let [invoke, specptr] = [0x1000, 0x2000].map(ExecutorAddr::new);
@@ -59,11 +59,11 @@ pub struct CodeInstanceTable<M, S, P> {
     world: AtomicU64,
 }
 
-/// What a thread is told that wants an instance.
+/// The answer to a thread that wants an instance.
 #[derive(Debug)]
 #[must_use = "who is told to compile does, or lets somebody else"]
 pub enum InstanceClaim<'a, M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> {
-    /// There is one. If it is still unset, somebody compiles it.
+    /// There is one. If it is still unset, it is being compiled.
     There(Arc<CodeInstance<P>>),
     /// It is new, and this thread compiles it.
     Compile(InstanceCompile<'a, M, S, P>),
@@ -81,13 +81,14 @@ pub struct InstanceCompile<'a, M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: Code
     instance: Arc<CodeInstance<P>>,
 }
 
-/// What a redefinition has changed.
+/// The changes of a redefinition.
 #[derive(Debug)]
 #[must_use = "entries that lead to what ended are led elsewhere"]
 pub struct Redefinition<M, S, P> {
     /// The world that it began.
     pub world: World,
-    /// What is not valid any more: the instances of the redefined methods, and those that assumed any that ended, in no particular order.
+    /// The instances that are not valid any more: those of the redefined methods, and those that assumed any that ended, in no
+    /// particular order.
     pub ended: Vec<EndedInstance<M, S, P>>,
 }
 
@@ -98,7 +99,7 @@ pub struct EndedInstance<M, S, P> {
     pub method: M,
     /// Its specialization.
     pub specialization: S,
-    /// The instance. If it is unset, somebody still compiles it.
+    /// The instance. If it is unset, it is still being compiled.
     pub instance: Arc<CodeInstance<P>>,
 }
 
@@ -116,9 +117,9 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> CodeInstanceTable
         Self { validity: Mutex::new(Validity::new()), world: AtomicU64::new(World::FIRST.number()) }
     }
 
-    /// The current world. Who sees it sees what was defined before it began.
+    /// The current world. A thread that sees it also sees all definitions made before it began.
     ///
-    /// A site of calls keeps an instance and the world in which it got it. While the world is the same, the instance is valid.
+    /// A call site keeps an instance and the world in which it got it. While the world is the same, the instance is valid.
     ///
     /// # Cost
     /// One load.
@@ -160,8 +161,8 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> CodeInstanceTable
     /// Says that the definitions of `methods` are different from now on: begins the next world, and ends the validity of their instances, of
     /// those that [assumed](InstanceCompile::assume) them, of those that assumed these, and so on.
     ///
-    /// The new definitions are in place before this is called: whoever sees the new world may read them. A compile for the new world never
-    /// gets an instance that assumed an older definition, however late it said so. Who runs old code goes on.
+    /// The new definitions are in place before this is called: any thread that sees the new world may read them. A compile for the new
+    /// world never gets an instance that assumed an older definition, however late it said so. Threads in old code go on.
     ///
     /// # Cost
     /// Holds the lock for about 0.2 µs for each instance that ends and each of its assumptions.
@@ -187,7 +188,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> CodeInstanceTable
 
     /// Takes out the instances whose validity has ended by `oldest`, the oldest world for which anybody will ask. Gives them.
     ///
-    /// Whoever does ask for an older world compiles for that world alone.
+    /// A later claim for an older world compiles for that world alone.
     ///
     /// # Panics
     /// If `oldest` has not begun.
@@ -393,7 +394,7 @@ mod tests {
         let gone = table.forget(second);
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old));
         assert!(table.validity.lock().is_empty());
-        // Nobody knows any more what has changed since.
+        // The changes since then are no longer known.
         let (late, told) = compiled(&table, "f", first, &["g"]);
         assert_eq!(told, [Err(ValidityEnded { until: second })]);
         found(&table, "f", first, Some(&late));

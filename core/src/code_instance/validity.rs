@@ -23,7 +23,7 @@ pub(super) type Key<M, S> = (M, S);
 pub(super) struct Validity<M, S, P> {
     /// The current one.
     world: World,
-    /// What changed before it may be forgotten.
+    /// Changes before this world may be forgotten.
     oldest: World,
     methods: HashMap<M, Method<M, S, P>>,
 }
@@ -46,7 +46,7 @@ struct Specialization<M, S, P> {
 struct ValidInstance<M, S, P> {
     worlds: Worlds,
     instance: Arc<CodeInstance<P>>,
-    /// What has a backedge to it.
+    /// The keys that have a backedge to it.
     assumes: HashSet<Key<M, S>>,
 }
 
@@ -160,7 +160,8 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
         Some(instance)
     }
 
-    /// Takes out an instance that nobody compiles any more. Its backedges are to be [taken back](Self::take_backedges) at once.
+    /// Takes out an instance that is not being compiled any more. Its backedges are to be [taken back](Self::take_backedges) at
+    /// once.
     pub(super) fn take_out(&mut self, key: Key<M, S>, instance: &Arc<CodeInstance<P>>) -> HashSet<Key<M, S>> {
         let Some(Specialization { instances, .. }) = self.find_mut(key) else { return HashSet::new() };
         let at = instances.iter().position(|valid| Arc::ptr_eq(&valid.instance, instance));
