@@ -230,7 +230,8 @@ impl Records {
     /// See [`crate::ExecutionSession::link_order_changes`].
     #[inline]
     pub(crate) fn link_order_changes(&self) -> u64 {
-        // Relaxed: a link order is read under the session's lock. Whoever knows of a change knows this count of it, or a later one.
+        // Relaxed: a link order is read under the session's lock. A thread that knows of a change sees this count of it, or a
+        // later one.
         self.link_order_changes.load(Ordering::Relaxed)
     }
 
@@ -350,7 +351,7 @@ impl Recorder {
         self.names.take_discarded().map(|table| Discarded { _table: table })
     }
 
-    /// What is recorded of a name, for checks.
+    /// The record of a name, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn recorded(&self, name: &SymbolName) -> Option<Vec<RecordedDefinition>> {
         self.names.look(&self.records.names, name, Record::definitions)
@@ -382,7 +383,7 @@ pub(crate) struct Discarded {
     _table: table::DiscardedTable,
 }
 
-/// What was done to make a symbol Ready comes before its record: the code at its address, above all. Slots see to it
+/// Orders the writes that made a symbol Ready before its record: the code at its address, above all. Slots see to it
 /// themselves.
 ///
 /// The map orders as much as this needs; it does not say so.

@@ -7,7 +7,7 @@
 //! | writer | `bury` leaves a grave, which nothing fills | the gate is closed |
 //! | writer | `remove` leaves a vacant slot, into which others move up and which anything fills later | the gate is closed |
 //!
-//! What is buried is in an array that takes no insertions any more, so its graves need no care.
+//! An array with graves takes no insertions any more, so the graves need no care.
 
 use std::fmt;
 
@@ -76,7 +76,7 @@ impl Array {
     fn find_by(&self, identity: u64, name_of: impl Fn(&Slot) -> u64) -> Option<&Slot> {
         let slots = self.slots();
         let (before, from_home) = slots.split_at_checked(self.home(identity))?;
-        // Once around at most: there may be a change under way that nobody waits for.
+        // Once around at most: there may be a change under way, and a reader does not wait for it.
         for slot in from_home.iter().chain(before) {
             match name_of(slot) {
                 VACANT => return None,

@@ -1,6 +1,6 @@
 //! A guard for threads that end, which touches none of their variables.
 //!
-//! Destructors of a thread's variables look symbols up too. What `seize` has of the thread may be destroyed before they run. Its owned
+//! Destructors of a thread's variables look symbols up too. The thread's value of `seize` may be destroyed before they run. Its owned
 //! guards need nothing of the thread except a number, which `papaya` asks for in order to spread a counter. This one answers zero.
 
 use seize::{Collector, Guard, OwnedGuard};

@@ -71,7 +71,7 @@ impl ManyDefinitions {
     fn with_part(&self, at: usize, part: &[RecordedDefinition]) -> Self {
         let len = self.len + part.len() - self.parts.get(at).map_or(0, |part| part.len());
         let size = part_size(len);
-        // What was large may have shrunk to parts of hardly anything.
+        // A list that was large may have shrunk to nearly empty parts.
         if self.parts.len() > 4 * (len / size + 1) {
             let others = self.parts.iter().enumerate().filter(|(other, _)| *other != at);
             let others = others.flat_map(|(_, part)| part.iter()).copied();

@@ -134,8 +134,8 @@ mod model {
 
     #[derive(Debug)]
     pub(in crate::record) struct Map<K, V> {
-        /// For each key, where in `values` its value is, or [`NOTHING`]. All are there from the beginning: whatever made one
-        /// later would have to be ordered before its first reader.
+        /// For each key, where in `values` its value is, or [`NOTHING`]. All are there from the beginning: one made later
+        /// would have to be ordered before its first reader.
         places: Vec<AtomicUsize>,
         memory: Hidden<MapMemory<K, V>>,
     }

@@ -1,4 +1,4 @@
-//! What is recorded of each name: in the table if it has one definition, else in a map of records.
+//! The records of all names: in the table if a name has one definition, else in a map of records.
 //!
 //! A name goes from one to the other within a closed gate.
 
@@ -11,7 +11,7 @@ use super::slot;
 use super::table::{DiscardedTable, Table, Writer};
 use super::word::Word;
 
-/// What readers see.
+/// The readers' view.
 #[derive(Debug)]
 pub(super) struct Names {
     /// Names with one definition.
@@ -22,7 +22,7 @@ pub(super) struct Names {
     several_names: Word,
 }
 
-/// What is recorded of one name.
+/// The record of one name.
 pub(super) enum Recorded<'a> {
     Single(RecordedDefinition),
     Several(&'a Record),
@@ -75,8 +75,8 @@ impl Names {
 
     #[inline]
     fn several_answer(&self, name: &SymbolName, is_answer: &mut impl FnMut(Recorded<'_>) -> bool) -> bool {
-        // Relaxed: whoever finds an old count overlooks what was published a moment ago, or is told by the gate. Models look
-        // at the map, which has all that they have to see.
+        // Relaxed: a reader with an old count overlooks a definition published a moment ago, or learns of it from the gate.
+        // Models look at the map, which has all that they have to see.
         if !cfg!(any(uruk_loom, uruk_shuttle)) && self.several_names.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -91,7 +91,7 @@ impl Names {
     }
 }
 
-/// What the one who writes knows of the names.
+/// The writer's view of the names.
 #[derive(Debug, Default)]
 pub(super) struct NamesWriter {
     single: Writer,
@@ -121,7 +121,7 @@ impl NamesWriter {
         self.single.room()
     }
 
-    /// What is recorded of a name.
+    /// Looks at the record of a name.
     pub(super) fn look<R>(
         &self,
         names: &Names,

@@ -63,7 +63,7 @@ mod model {
         }
     }
 
-    /// What is read or written without an order before this is an error.
+    /// A read or write that is not ordered before this is an error.
     #[cfg(uruk_loom)]
     impl Drop for Room {
         fn drop(&mut self) {

@@ -1,10 +1,10 @@
 //! One value that is replaced while others read it, and dropped when none of them can see it any more.
 //!
-//! What programs have is an entry of a `papaya` map. What the table takes for granted of it is what models have instead:
+//! Programs use an entry of a `papaya` map. Models use this instead, with the properties that the table relies on:
 //!
-//! 1. Whoever sees a value sees what its writer did before.
-//! 2. A value is dropped only when everybody has left who may have entered before it was replaced.
-//! 3. Whatever they read of it comes before that.
+//! 1. A reader of a value sees all earlier writes of its writer.
+//! 2. A value is dropped only when all readers have left that may have entered before it was replaced.
+//! 3. All their reads of it come before the drop.
 //!
 //! ```text
 //!   reader                                  writer
@@ -27,7 +27,7 @@ pub(super) use real::Shared;
 mod real {
     use crate::record::map::Map;
 
-    /// A map with one entry: a pointer that is replaced while others follow it, and what it led to dropped when nobody does.
+    /// A map with one entry: a pointer that is replaced while others follow it. The old value is dropped when no reader is left.
     #[derive(Debug)]
     pub(in crate::record) struct Shared<V: 'static>(Map<(), V>);
 
@@ -122,7 +122,7 @@ mod model {
             }
         }
 
-        /// Drops what was replaced. Nobody is inside who may see any of it.
+        /// Drops replaced values. No reader is inside that may see any of them.
         fn drop_replaced(&self) {
             let replaced: Vec<Arc<V>> = self.values.with(|values| {
                 let Values { all, replaced } = values;

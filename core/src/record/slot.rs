@@ -7,8 +7,8 @@
 //! | dylib | generation, index (24 bits) and the flags (8 bits) |
 //! | address | the address |
 //!
-//! A vacant slot is filled at any time, the name last. Whatever else changes in a slot changes within a closed gate, so
-//! that whoever has read a mixture of two definitions is told.
+//! A vacant slot is filled at any time, the name last. All other changes of a slot happen within a closed gate, which
+//! warns a reader of a mixture of two definitions.
 
 use crate::ids::{DylibId, Id, RowId};
 use crate::sync::atomic::{Ordering, fence};
@@ -34,7 +34,7 @@ pub(super) fn fits(name: &SymbolName, definition: &RecordedDefinition) -> bool {
     identity_of(name) > GRAVE && definition.is_ready && definition.dylib.index() < 1 << DYLIB_BITS
 }
 
-/// What makes a name itself. A model replays its orders, in which addresses must have no part.
+/// The identity of a name. A model replays its orders, in which addresses must have no part.
 #[inline]
 pub(super) fn identity_of(name: &SymbolName) -> u64 {
     #[cfg(any(uruk_loom, uruk_shuttle))]
@@ -54,8 +54,8 @@ pub(super) fn identity_of_text(text: &str) -> u64 {
 pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition: &RecordedDefinition) {
     let RecordedDefinition { dylib: id, row: row_id, address: at, flags, .. } = *definition;
     let place = u64::from(id.index()) << FLAG_BITS | u64::from(flags.bits());
-    // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`; whoever sees any of the words below sees
-    // that the gate was closed since its first look, even if another thread cleared the slot. Model:
+    // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`; a reader that sees any of the words
+    // below sees that the gate was closed since its first look, even if another thread cleared the slot. Model:
     // loom-tests/tests/table.rs.
     if !weakened("table::fills_without_fence") {
         fence(Ordering::Release);
@@ -63,7 +63,7 @@ pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition
     if weakened("table::names_first") {
         name.store(identity, Ordering::Release);
     }
-    // Relaxed: the name makes them seen; and a change, which nobody may trust, is told by the gate.
+    // Relaxed: the name publishes them; during a change, the gate warns readers.
     row.store(pack(row_id), Ordering::Relaxed);
     dylib.store(u64::from(id.generation()) << 32 | place, Ordering::Relaxed);
     address.store(at.value(), Ordering::Relaxed);
@@ -79,7 +79,7 @@ pub(super) fn clear([name, ..]: &Slot, mark: u64) {
     name.store(mark, Ordering::Relaxed);
 }
 
-/// What the slot holds, or its mark.
+/// The slot's name, or its mark.
 #[inline]
 pub(super) fn name_of([name, ..]: &Slot) -> u64 {
     // ordering[record-publish]: Acquire. Pairs with the Release in `fill`.

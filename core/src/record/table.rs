@@ -5,9 +5,9 @@
 //!   older    [slot][    ][slot]..                        while it moves, some slots with each insertion and removal
 //! ```
 //!
-//! An array is filled to three quarters; then a larger one takes its place. Nothing moves at once: readers look into
-//! the newest array and then into the older one, until everything of that is in the newest as well. A table that is
-//! mostly empty moves into a smaller array in the same way. Whoever reads keeps both arrays from being freed (`shared.rs`).
+//! An array is filled to three quarters; then a larger one takes its place. Nothing moves at once: readers look into the
+//! newest array and then into the older one, until everything of that is in the newest as well. A table that is mostly
+//! empty moves into a smaller array in the same way. A reader keeps both arrays from being freed (`shared.rs`).
 //!
 //! **Invariants.** A definition that is in the older array behind the place up to which it has moved is not in the newest. A
 //! definition may be read at a wrong slot, or overlooked, only while the gate is closed.
@@ -22,7 +22,7 @@ use super::definitions::RecordedDefinition;
 use super::shared::Shared;
 use super::slot::{self, GRAVE};
 
-/// What readers see.
+/// The readers' view.
 #[derive(Debug)]
 pub(super) struct Table {
     arrays: Shared<Arrays>,
@@ -56,7 +56,7 @@ impl Arrays {
     }
 }
 
-/// What only the writer knows.
+/// The writer's own data.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     newest: Counted<Array>,
@@ -64,7 +64,7 @@ pub(super) struct Writer {
     /// How many slots of the older array have moved.
     moved: usize,
     len: usize,
-    /// Arrays to be freed where nobody waits for it.
+    /// Arrays to be freed where no thread waits for it.
     discarded: Vec<Counted<Array>>,
 }
 

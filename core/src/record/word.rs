@@ -14,7 +14,7 @@ mod real {
     /// For the writer: what it wrote last.
     #[inline]
     pub(in crate::record) fn written(word: &Word) -> u64 {
-        // Relaxed: whoever may write now has the lock under which it was written.
+        // Relaxed: the thread that may write now has the lock under which it was written.
         word.load(Ordering::Relaxed)
     }
 }
@@ -46,7 +46,7 @@ mod model {
             self.word.store(value, order);
         }
 
-        /// Nobody may be looking at it any more.
+        /// No thread may be looking at it any more.
         #[cfg(uruk_loom)]
         pub(in crate::record) fn end(&mut self) {
             self.word.with_mut(|_| ());

@@ -1,8 +1,8 @@
 //! A lock for moments: taken by one atomic step, let go by a plain store.
 //!
-//! [`Mutex`](super::Mutex) has to look, when it is let go, whether somebody sleeps on it, which takes a second atomic step: as
-//! much time again as all that is done under a lock which is held for one probe of a table. On this one nobody sleeps. Whoever
-//! does not get it at once queues on a second lock, and the first of that queue looks at this one again and again.
+//! [`Mutex`](super::Mutex) must look, when it is released, whether a thread sleeps on it. That is a second atomic step, which
+//! takes as long as the probe of a table under the lock. No thread sleeps on this one. A thread that does not get it at once
+//! queues on a second lock, and the first of that queue looks at this one again and again.
 //!
 //! ```text
 //!   word free? ──take it──▶ a moment ──store──▶ free
@@ -12,10 +12,10 @@
 //! **Architecture Invariant:** a thread that waits here takes no processor from the holder: one of them looks, in between lets
 //! others run and at last sleeps for 50 microseconds at a time, and the others are asleep.
 //!
-//! It is not fair, and has to be free most of the time: whoever comes takes it before those who queue, and the one that looks finds it
-//! free only by luck if others hold it in turns without a pause. What is held for long, or by many, wants a [`Mutex`](super::Mutex).
+//! It is not fair, and has to be free most of the time. A newcomer takes it before the queue, and if others hold it in turns without a
+//! pause, the first of the queue finds it free only by luck. A lock held for long, or by many, should be a [`Mutex`](super::Mutex).
 //!
-//! The word is a crate's, and no model can look into that. What is ours, the queue and the looks, is written for any word, and explored
+//! The word is a crate's, and no model can look into that. Our own part, the queue and the looks, is written for any word, and explored
 //! with one that a model follows (`loom-tests/tests/brief.rs`). All other models have a [`Mutex`](super::Mutex) here.
 
 #[cfg(any(uruk_loom, uruk_shuttle))]
@@ -30,7 +30,7 @@ pub use queued::{Patience, Queued, Word};
 mod queued {
     use crate::sync::{Mutex, weakened};
 
-    /// What is taken by one atomic step, and is free again when its guard goes.
+    /// A word that is taken by one atomic step, and is free again when its guard goes.
     pub trait Word {
         /// Has it.
         type Guard<'a>
@@ -47,11 +47,11 @@ mod queued {
         /// Whether it is taken, without a step that others would feel.
         fn is_taken(&self) -> bool;
 
-        /// Somebody begins to look whether it is free.
+        /// A thread begins to look whether it is free.
         fn look(&self) -> Self::Patience<'_>;
     }
 
-    /// What passes between two looks.
+    /// The pause between two looks.
     pub trait Patience {
         /// Lets others run.
         fn rest(&mut self);
@@ -104,7 +104,7 @@ mod queued {
                 }
                 patience.rest();
             };
-            // The queue moves on when nobody looks any more.
+            // The queue moves on when no thread looks any more.
             drop(patience);
             drop(first);
             guard
@@ -181,7 +181,7 @@ mod real {
 mod model {
     use crate::sync::{Mutex, MutexGuard};
 
-    /// What a model has to know of it: a lock.
+    /// A model's view of it: a lock.
     #[derive(Debug, Default)]
     pub struct BriefMutex<T>(Mutex<T>);
 

@@ -1,8 +1,8 @@
 //! A lock that many threads want at the same time, each for a moment.
 //!
-//! Who does not get it looks for a microsecond or two whether it has become free, and then sleeps. [`Mutex`](super::Mutex) lets others run
-//! in between, seven times over: where more threads want the lock than there are processors, these are others that want it as well, and
-//! each of the seven is a call of the system.
+//! A thread that does not get it looks for a microsecond or two whether it has become free, and then sleeps. [`Mutex`](super::Mutex) lets
+//! others run in between, seven times over: where more threads want the lock than there are processors, these are others that want it as
+//! well, and each of the seven is a call of the system.
 //!
 //! Models have a [`Mutex`](super::Mutex) here: how a thread waits is nothing they could see.
 

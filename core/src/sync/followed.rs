@@ -1,7 +1,7 @@
 //! Memory whose reads a model follows.
 
-/// Stands in memory that is read without a lock and freed by somebody else: a model that frees it ahead of a read, or lets it be read
-/// ahead of what was written there, fails. In programs it is nothing.
+/// Marks memory that is read without a lock and freed by another thread: a model fails that frees it ahead of a read, or reads it
+/// ahead of a write. In programs it is nothing.
 #[derive(Debug)]
 pub struct Followed {
     #[cfg(uruk_loom)]
@@ -33,7 +33,7 @@ impl Followed {
         self.cell.with(|_| ());
     }
 
-    /// The memory is freed now. Models keep it, so that whoever reads it then is told.
+    /// The memory is freed now. Models keep it, so that a later read fails.
     pub fn end(&mut self) {
         self.cell.with_mut(|_| ());
     }

@@ -6,8 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Holds what a model uses and does not examine, such as the memory behind a modelled pointer.
 ///
-/// A modelled lock orders whatever its holders do before and after, and would hide that a protocol forgot
-/// to. This one takes no part in the model: it neither orders anything nor lets another thread run.
+/// A modelled lock orders all accesses of its holders before and after, and would hide that a protocol
+/// forgot to. This one takes no part in the model: it neither orders anything nor lets another thread
+/// run.
 #[derive(Debug, Default)]
 pub struct Hidden<T>(Mutex<T>);
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::atomic::{AtomicBool, Ordering};
 use super::{Condvar, Mutex, weakened};
 
-/// Opens once; whoever waits on it goes on, whoever comes later does not wait at all.
+/// Opens once; threads that wait on it go on, and later ones do not wait at all.
 ///
 /// Built on a lock and a condition variable rather than on parked threads, so that the waiter may be
 /// any thread and a model can follow it.
@@ -19,7 +19,7 @@ pub struct Latch {
     opened: Condvar,
     /// True once `open` is: most of those who look come when it is, or have other work until then, and need no lock.
     is_open: AtomicBool,
-    /// What the thread that waits does now and then.
+    /// The looks that the waiting thread takes now and then.
     looks: Option<Looks>,
 }
 
@@ -48,8 +48,8 @@ impl Latch {
     pub fn open(&self) {
         let mut open = self.open.lock();
         *open = true;
-        // ordering[latch-open]: Release. Pairs with the Acquire in `is_open`; whoever sees the latch open sees what was done
-        // before it was opened.
+        // ordering[latch-open]: Release. Pairs with the Acquire in `is_open`; a thread that sees the latch open sees what
+        // was done before it was opened.
         self.is_open.store(true, Ordering::Release);
         self.opened.notify_all();
     }
@@ -83,7 +83,7 @@ impl Latch {
         self.sleep(Some(limit))
     }
 
-    /// Sleeps until the latch is open, `limit` has passed or a look is due, whatever comes first; says whether it is open.
+    /// Sleeps until the latch is open, `limit` has passed or a look is due; says whether it is open.
     fn sleep(&self, limit: Option<Duration>) -> bool {
         let until_look = self.looks.as_ref().and_then(Looks::run_if_due);
         let mut open = self.open.lock();

@@ -61,7 +61,7 @@ impl<T> Mutex<T> {
 pub struct Condvar(loom::sync::Condvar);
 
 impl Condvar {
-    /// Creates a condition variable nobody waits on.
+    /// Creates a condition variable without waiters.
     pub fn new() -> Self {
         Self(loom::sync::Condvar::new())
     }

@@ -18,8 +18,8 @@ impl Process {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// This process is the child of a fork that has just happened. For whoever hears of forks, which nothing here does: a memory
-    /// manager that has the system call it.
+    /// This process is the child of a fork that has just happened. For code that hears of forks, such as a memory manager that
+    /// has the system call it; nothing in this crate does.
     pub fn note_fork() {
         // Relaxed: this is the only thread.
         FORKS.fetch_add(1, Ordering::Relaxed);

@@ -25,7 +25,7 @@ impl<T> Mutex<T> {
         Self(parking_lot::Mutex::new(value))
     }
 
-    /// Gives back the value; nobody else can hold the lock.
+    /// Gives back the value; no other thread can hold the lock.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -42,7 +42,7 @@ impl<T: ?Sized> Mutex<T> {
         self.0.try_lock()
     }
 
-    /// Borrows the value; nobody else can hold the lock.
+    /// Borrows the value; no other thread can hold the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
@@ -53,7 +53,7 @@ impl<T: ?Sized> Mutex<T> {
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// Creates a condition variable nobody waits on.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Self(parking_lot::Condvar::new())
     }

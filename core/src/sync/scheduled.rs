@@ -1,8 +1,8 @@
 //! The arm of `--cfg uruk_shuttle`: shuttle's locks, atomics and threads behind the surface of `real.rs`.
 //!
-//! Shuttle runs one thread at a time and decides at each lock, atomic access and wait who goes on; what it
-//! decides follows from a seed. Every atomic access is sequentially consistent here, whatever it asks for: orderings
-//! are loom's business (`model.rs`), large scenarios are shuttle's.
+//! Shuttle runs one thread at a time and decides at each lock, atomic access and wait which thread goes on; its
+//! decisions follow from a seed. Every atomic access is sequentially consistent here, with any ordering: orderings
+//! are for loom (`model.rs`), large scenarios for shuttle.
 
 pub use shuttle::sync::atomic;
 pub use shuttle::{hint, thread};
@@ -58,7 +58,7 @@ impl<T: ?Sized> Mutex<T> {
 pub struct Condvar(shuttle::sync::Condvar);
 
 impl Condvar {
-    /// Creates a condition variable nobody waits on.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Self(shuttle::sync::Condvar::new())
     }

@@ -9,6 +9,6 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A number that was never given out before.
 pub(crate) fn unique() -> u64 {
-    // Relaxed: nothing is read on the strength of the number; that it is nobody else's is all that counts.
+    // Relaxed: nothing is read on the strength of the number; it only has to be unique.
     NEXT.fetch_add(1, Ordering::Relaxed)
 }

@@ -9,7 +9,7 @@ use crate::source::sources;
 /// How many sentences of comments and documents begin with *What* or *Who*, and how many have *nobody*, *somebody*, *whoever* or
 /// *whatever*, by folder. The numbers only go down.
 const HARD_SENTENCES: [(&str, usize, usize); 5] = [
-    ("core", 273, 220),
+    ("core", 243, 185),
     ("kaleidoscope", 35, 9),
     ("pipeline", 585, 336),
     ("src", 128, 65),
