@@ -1,12 +1,12 @@
-//! Check: what holds between any two transactions, as far as the state alone can tell.
+//! Check: the invariants between any two transactions, as far as the state alone shows them.
 //!
 //! | invariant | checked by |
 //! |---|---|
 //! | I1: started at most once | `check_units`, `check_claims`: a unit waits in exactly its rows, or a claim holds them |
 //! | I2: a query ends once | `check_queries`: one that is there waits for something and has not ended |
-//! | I4: Ready after all it needs | `check_waiting`, `check_dependencies`: who is emitted waits in the forest for what may still become Ready, and for something outside its cycle |
+//! | I4: Ready after all it needs | `check_waiting`, `check_dependencies`: an emitted row waits in the forest for rows that may still become Ready, and for one outside its cycle |
 //! | I8: certain cycles are errors | `BlockedThreads::check`: what blocked threads hold is known as theirs, so that their looks find all edges |
-//! | I12: nobody waits for ever | `check_claims`, `check_suspended`, `check_generators`, `check_failures`: whatever is waited for has a claim, a generator at work, or somebody before it in a queue; nothing that failed is waited for |
+//! | I12: no wait is endless | `check_claims`, `check_suspended`, `check_generators`, `check_failures`: each awaited row has a claim, a generator at work, or a predecessor in a queue; no failed row is awaited |
 //! | I13: the ready path agrees | `check_records`, `check_gate` |
 //! | I15: memory | `check_tables`, `check_trackers`, `check_products`, `check_failures`, `check_initializers`, `Dependants::check`: each table holds what lives, once |
 //!
@@ -113,7 +113,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// What aliases stand for is known of aliases that are there, and of no other row.
+    /// Only existing aliases have a source here.
     fn check_aliased(&self) {
         for (alias, source) in self.aliased.rows() {
             let row = self.definitions.row(alias);

@@ -32,7 +32,7 @@ pub(super) enum WaitNode {
 pub(super) type Each<'a> = &'a mut dyn FnMut(Option<WaitNode>) -> ControlFlow<()>;
 
 impl<P: Payload> SessionState<P> {
-    /// What `node` needs for certain: each edge of the graph, and each here alone. It goes no further than `each` does.
+    /// The certain needs of `node`: each edge of the graph, and each here alone. It goes no further than `each` does.
     pub(super) fn needs(&self, node: WaitNode, each: Each<'_>) -> ControlFlow<()> {
         let holder = |what| self.waits.holder(what).map(WaitNode::Wait);
         match node {
@@ -60,8 +60,8 @@ impl<P: Payload> SessionState<P> {
             }),
             Some(Phase::Suspended(suspended)) => {
                 let Some(generator) = suspended.waits_at() else { return ControlFlow::Continue(()) };
-                // A generator that was removed is busy with the lookup it serves and with no other. A lookup that is served apart waits
-                // for nobody who is served there meanwhile.
+                // A generator that was removed is busy with the lookup it serves and with no other. A lookup that is served apart does
+                // not wait for lookups served there meanwhile.
                 let busy = self.lookups.generator(generator).filter(|_| !suspended.is_apart());
                 let served = busy.map_or(Some(id), Generator::occupant);
                 let question = suspended.question();
@@ -98,8 +98,8 @@ impl<P: Payload> SessionState<P> {
         all(needed, each)
     }
 
-    /// The claims of all that the lookup needs, directly or not: for a thread that has nobody but itself to run them. What was asked for
-    /// on behalf of a unit counts as needed by it: who has detached its responsibility mostly goes on with the answer.
+    /// The claims of all units that the lookup needs, directly or not: for a thread that must run them itself. Lookups on behalf of a
+    /// unit count as needed by it: a detached responsibility mostly goes on with the answer.
     ///
     /// # Cost
     /// One step for each lookup of the session, and for each symbol and edge that is needed.

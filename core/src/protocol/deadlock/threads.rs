@@ -17,7 +17,7 @@ pub(crate) struct BlockedThreads {
     pub(super) holders: FxHashMap<Held, WaitId>,
 }
 
-/// What only one thread can finish, as long as it has it.
+/// A thing that only one thread can finish, as long as it has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Held {
     /// The responsibility for a claim.
@@ -28,7 +28,7 @@ pub(crate) enum Held {
     Strand(SerialQueueId),
 }
 
-/// What a thread that is about to block says of itself.
+/// A thread's statement about itself before it blocks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Holdings {
     /// The lookup in which the thread is blocked already, beneath this one on its stack.
@@ -72,7 +72,7 @@ impl BlockedThreads {
         self.holders.get(&what).copied()
     }
 
-    /// Nobody holds it any more, if this thread did. Another may have it by now.
+    /// The thing is no longer held by this thread, if it was. Another may have it by now.
     pub(super) fn forget(&mut self, what: Held, wait: WaitId) {
         if let Entry::Occupied(holder) = self.holders.entry(what)
             && *holder.get() == wait
@@ -104,7 +104,7 @@ impl BlockedThreads {
 }
 
 impl Holdings {
-    /// Whether nobody can wait for this thread.
+    /// Whether no wait can lead to this thread.
     pub(crate) fn is_empty(&self) -> bool {
         self.below.is_none() && self.held.is_empty()
     }
@@ -112,7 +112,7 @@ impl Holdings {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl BlockedThreads {

@@ -1,4 +1,4 @@
-//! What is known of each row: a table by the place of the row, in chunks that come and go.
+//! The facts on each row: a table by the place of the row, in chunks that come and go.
 //!
 //! A table that grows moves nothing. A chunk in which no row is known any more leaves.
 
@@ -6,7 +6,7 @@ use crate::protocol::storage::{Id, NONE, RowId, Takes};
 
 const CHUNK: usize = 512;
 
-/// What is known of rows that are there.
+/// The facts on existing rows.
 #[derive(Debug, Default)]
 pub(super) struct ByRow {
     chunks: Vec<Option<Box<KnownRows>>>,
@@ -20,12 +20,12 @@ struct KnownRows {
     known: usize,
 }
 
-/// What is known of a row.
+/// The facts on a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownRow {
     /// Tells the row from others that had its place before.
     generation: u32,
-    /// What it was emitted with, or `NONE`.
+    /// The emission it belongs to, or `NONE`.
     pub(super) emission: u32,
     /// The first edge to it, or `NONE`.
     pub(super) first: u32,
@@ -61,7 +61,7 @@ impl ByRow {
         (known.is_known() && known.generation == row.generation()).then_some(known)
     }
 
-    /// What is known of a row that is there, to be added to.
+    /// The facts on an existing row, to be added to.
     pub(super) fn at_mut(&mut self, row: RowId) -> &mut KnownRow {
         let (chunk, offset) = place_of(row);
         if chunk >= self.chunks.len() {

@@ -1,4 +1,4 @@
-//! What holds between any two calls.
+//! The invariants between any two calls.
 
 use rustc_hash::FxHashMap;
 

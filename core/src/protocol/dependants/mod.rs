@@ -1,7 +1,7 @@
-//! Dependants: who needs a symbol, kept after both are Ready, so that a removal can ask.
+//! Dependants: the symbols that need a symbol, kept after both are Ready, so that a removal can ask.
 //!
-//! The forest (`dependences/`) forgets an edge as soon as what it leads to is Ready. Dylibs that ask for it keep those edges here, for
-//! as long as the symbols are there.
+//! The forest (`dependences/`) forgets an edge as soon as its target is Ready. Dylibs that ask for it keep those edges here, for as
+//! long as the symbols are there.
 //!
 //! ```text
 //!   row ─▶ first ─▶ edge ◀─▶ edge ◀─▶ edge          the dependants of one row
@@ -10,10 +10,10 @@
 //!                emission  emission  emission ─▶ its rows, and its edges: what they need
 //! ```
 //!
-//! An *emission* is what was emitted together. An edge stands for a whole group of its rows, so that an object of a thousand symbols
-//! that needs a thousand others takes a thousand edges and not a million.
+//! An *emission* is a set of rows emitted together. An edge stands for a whole group of its rows, so that an object of a thousand
+//! symbols that needs a thousand others takes a thousand edges and not a million.
 //!
-//! A row that goes takes its list of edges along without a look at them. They stay with their emissions, in nobody's list. An emission
+//! A row that goes takes its list of edges along without a look at them. They stay with their emissions, in no row's list. An emission
 //! goes with its last row, and then its edges.
 //!
 //! Knows no symbol and no state of one: callers say which rows count (`removal/policy.rs`).
@@ -44,7 +44,7 @@ pub(crate) struct Dependants {
     needs: Slab<NeedId, Need>,
 }
 
-/// What was emitted together, and needs something that keeps its dependants.
+/// Rows that were emitted together, and that need rows of dylibs that keep dependants.
 #[derive(Debug)]
 struct Emission {
     /// Those that are gone too: their ids are stale.
@@ -151,7 +151,7 @@ impl Dependants {
         }
     }
 
-    /// Who needs the row directly, once for each edge.
+    /// The direct dependants of the row, once for each edge.
     pub(in crate::protocol) fn of(&self, row: RowId) -> impl Iterator<Item = RowId> {
         let edges = std::iter::successors(self.edge(self.rows.first_of(row)), |edge| self.edge(edge.next));
         edges.flat_map(|edge| self.dependants(edge).iter().copied())

@@ -85,7 +85,7 @@ pub(super) struct Arena<P> {
     pub(super) nodes: Pool<Node<P>>,
     pub(super) edges: Pool<Edge>,
     ages: Ages,
-    /// What is no longer needed, to be dropped where nobody waits for it.
+    /// Memory that is no longer needed, to be dropped where no thread waits for it.
     pub(super) discarded: Vec<Memory>,
 }
 
@@ -127,7 +127,7 @@ impl<P: Copy + Send + 'static> Arena<P> {
         index
     }
 
-    /// Frees a node. Its lists must be empty or nobody's any more.
+    /// Frees a node. Its lists must be empty or no longer in use.
     pub(super) fn free(&mut self, index: u32) {
         let node = &mut self.nodes[index];
         debug_assert!(node.standing != NodeStanding::Free, "a node is freed once");
@@ -280,7 +280,7 @@ impl<P: Copy + Send + 'static> Arena<P> {
     }
 
     /// Takes an edge out of the list of its target's dependants. The target must not be Ready: the lists
-    /// of Ready nodes are nobody's any more and may not be touched.
+    /// of Ready nodes are no longer in use and may not be touched.
     pub(super) fn unlink_dependant(&mut self, edge: u32) {
         let Edge { target, previous_dependant, next_dependant, .. } = self.edges[edge];
         if previous_dependant == TOLD {

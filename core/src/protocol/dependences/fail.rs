@@ -1,8 +1,8 @@
 //! Failing: breadth-first over the dependants, then freeing what fell.
 //!
 //! Two phases, each in slices. While the first runs every failed node stays where it is, so that nothing
-//! can mistake it for a Ready one. When it is over, whatever depends on a failed node has failed itself,
-//! and the components without a standing node are freed.
+//! can mistake it for a Ready one. When it is over, all dependants of a failed node have failed
+//! themselves, and the components without a standing node are freed.
 
 use crate::sync::weakened;
 

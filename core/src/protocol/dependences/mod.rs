@@ -1,18 +1,19 @@
 //! The waiting forest: which emitted symbols wait for which others, and who is Ready.
 //!
 //! A symbol is Ready once it and everything it transitively depends on is emitted. This module answers
-//! that, for groups of symbols emitted together, in nearly linear time whatever the order of emission,
-//! and says who falls when one of them fails. It knows nodes, edges and a payload `P` that stands for
-//! a row of the session; it knows no sessions, takes no locks, calls nobody and does not recurse.
+//! that, for groups of symbols emitted together, in nearly linear time for any order of emission, and
+//! says which nodes fall when one of them fails. It knows nodes, edges and a payload `P` that stands for
+//! a row of the session. It knows no sessions, takes no locks, makes no calls outside and does not
+//! recurse.
 //!
 //! # Partitions
 //!
-//! A node exists only while somebody can wait for it or it waits itself; Ready and failed nodes are
+//! A node exists only while another can wait for it or it waits itself; Ready and failed nodes are
 //! freed, and an id of a freed node never comes back to life (generations).
 //!
 //! | node | made by | waits for | holds |
 //! |---|---|---|---|
-//! | `Unemitted` | [`WaitingForest::add`]: a symbol that somebody depends on and that is not emitted | its own emission | its dependants |
+//! | `Unemitted` | [`WaitingForest::add`]: a symbol that has dependants and is not emitted | its own emission | its dependants |
 //! | `Waiters` | [`WaitingForest::emit`]: the symbols of one group, or several groups that form cycles | **one** other node, its parent | the edges it has not explored yet |
 //!
 //! ```text
@@ -35,7 +36,7 @@
 //! # Operations
 //!
 //! - *Emit* makes a group's nodes one `Waiters` component, stores those of its edges whose targets are not
-//!   Ready, and puts it on the worklist. A group with nothing to wait for that nobody waits for needs no nodes.
+//!   Ready, and puts it on the worklist. A group that waits for nothing and has no waiters needs no nodes.
 //! - *Resume* (from the worklist) explores edges until one has to be waited for. Target Ready: the edge
 //!   goes. Target in the component itself: the edge becomes internal. Otherwise look for the root above the
 //!   target: is it the component itself, then the path up to it is a cycle and is contracted; if not,
@@ -92,7 +93,7 @@ pub(crate) enum NodeState {
     Gone,
 }
 
-/// What became of a node, reported once.
+/// The end of a node, reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled<P> {
     /// Everything it depends on is emitted.
@@ -154,7 +155,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         }
     }
 
-    /// Makes a node for a symbol that is not emitted and that somebody depends on.
+    /// Makes a node for a symbol that is not emitted and that has a dependant.
     pub(crate) fn add(&mut self, payload: P) -> NodeId {
         let node = self.arena.allocate(payload, NodeStanding::Unemitted);
         self.arena.id(node)
@@ -216,7 +217,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         stands
     }
 
-    /// Frees an `Unemitted` node that nobody depends on, without a report; says whether it did.
+    /// Frees an `Unemitted` node without dependants, without a report; says whether it did.
     pub(crate) fn remove(&mut self, node: NodeId) -> bool {
         let removable = self.state(node) == NodeState::Unemitted && !self.has_dependants(node);
         if removable {
@@ -274,8 +275,8 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         })
     }
 
-    /// What the node's component still waits for, by payload: the targets that are not Ready of the edges
-    /// it has not explored. A cycle has one answer for all its symbols. May repeat itself.
+    /// The nodes for which the node's component still waits, by payload: the targets that are not Ready
+    /// of the edges it has not explored. A cycle has one answer for all its symbols. May repeat itself.
     pub(crate) fn dependencies(&self, node: NodeId) -> impl Iterator<Item = P> {
         self.component(node).into_iter().flat_map(|component| self.dependencies_of_component(component))
     }
@@ -326,7 +327,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         (!discarded.is_empty()).then(|| std::mem::take(discarded))
     }
 
-    /// The first edge in the list of a node's dependants. The list of what is Ready is nobody's any more.
+    /// The first edge in the list of a node's dependants. The list of a Ready node is no longer in use.
     fn first_dependant(&self, node: NodeId) -> u32 {
         if !self.arena.is_alive(node) || self.arena.standing(node) == NodeStanding::Ready {
             return NONE;
@@ -360,7 +361,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         }
         let Node { standing, failed, .. } = self.arena.nodes[dependency.index];
         let is_root = standing == NodeStanding::Unemitted;
-        // What is not emitted is alone in its component.
+        // An unemitted node is alone in its component.
         let component = if is_root { Some(dependency.index) } else { self.arena.find(dependency.index) };
         let is_ready =
             || component.is_none_or(|component| self.arena.nodes[component].standing == NodeStanding::Ready);
@@ -375,8 +376,8 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         if is_internal {
             edges.internal = edge;
         } else if !is_root || last == NONE {
-            // What is not emitted is a root, under which the group can hang without a look for one: that comes first. In a
-            // ring that is entered at its last edge what is appended is the first, unless it becomes the last.
+            // An unemitted node is a root, under which the group can hang without a search: its edge comes first. In a
+            // ring that is entered at its last edge an appended edge is the first, unless it becomes the last.
             edges.unexplored = edge;
         }
         failed
@@ -397,7 +398,7 @@ impl<P: Copy + Send + 'static> Default for WaitingForest<P> {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl<P: Copy + Send + 'static> WaitingForest<P> {

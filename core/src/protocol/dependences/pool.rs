@@ -6,9 +6,9 @@
 //!  rooms    [ a bit a place: free? ] ...                    apart, so that freeing touches no place
 //! ```
 //!
-//! The lowest free place of a chunk is taken first: what is made together lies together.
+//! The lowest free place of a chunk is taken first: entities made together lie together.
 //!
-//! A pool never frees a chunk itself, for it is used under a lock: whoever frees a place says who takes along what that leaves empty
+//! A pool never frees a chunk itself, for it is used under a lock: the caller that frees a place says where an empty chunk goes
 //! (`memory.rs`).
 
 use std::num::NonZeroU32;
@@ -34,7 +34,7 @@ pub(super) struct Pool<T> {
     live: usize,
 }
 
-/// What taking and freeing know of a chunk.
+/// A chunk's data for taking and freeing.
 #[derive(Clone, Copy, Debug)]
 struct PoolChunk {
     /// A bit for each place that is free.
@@ -279,7 +279,7 @@ impl Ages {
         age.is_some_and(|&age| age == id.generation.get())
     }
 
-    /// What lived at `index` has been freed. Gives the age of its successor, unless there can be none.
+    /// The entity at `index` has been freed. Gives the age of its successor, unless there can be none.
     pub(super) fn end(&mut self, index: u32) -> Option<u32> {
         let (number, offset) = place_of(index);
         let age = &mut self.0[number][offset];
@@ -290,7 +290,7 @@ impl Ages {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl<T: Copy + Send + 'static> Pool<T> {

@@ -13,7 +13,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// Explores the edges of a component that is in no ring. Afterwards it hangs somewhere, is Ready, or
     /// is back on the worklist because the budget is used up.
     pub(super) fn resume(&mut self, mut component: u32, budget: &mut usize) {
-        // The component's own list is out of date meanwhile: while it hangs nowhere nobody looks at it.
+        // The component's own list is out of date meanwhile: no code looks at it while the component hangs nowhere.
         let mut last = self.arena.nodes[component].unexplored;
         while *budget > 0 {
             if last == NONE {
@@ -85,7 +85,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
         edge != NONE
     }
 
-    /// What waited for the component goes to the worklist, itself among what is to be reported.
+    /// The components that waited for this one go to the worklist; its own nodes are to be reported.
     fn make_ready(&mut self, component: u32) {
         let node = &mut self.arena.nodes[component];
         node.standing = NodeStanding::Ready;
@@ -164,7 +164,7 @@ impl<P: Copy + Send + 'static> WaitingForest<P> {
     /// ancestor as its hint. (Pointing all of them at the root instead is quadratic where the bottom of a
     /// long trunk re-hangs again and again: 2,668 steps an edge at depth 16,000, where halving needs 2.5.)
     ///
-    /// None if the budget is used up on the way. The hints remain: whoever begins again comes as far in half the steps.
+    /// None if the budget is used up on the way. The hints remain: the next attempt comes as far in half the steps.
     pub(super) fn root(&mut self, mut component: u32, budget: &mut usize) -> Option<u32> {
         let mut left = (*budget).max(self.steps_up_min);
         let root = loop {

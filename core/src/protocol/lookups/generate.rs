@@ -23,7 +23,7 @@ use crate::protocol::state::{
 };
 use crate::protocol::storage::{DylibId, GeneratorId, QueryId};
 
-/// What a step along the order led to.
+/// The result of a step along the order.
 enum WalkStep {
     /// All that can be generated has been.
     Done,
@@ -91,8 +91,8 @@ impl<P: Payload> SessionState<P> {
         self.serve_next(generator, effects);
     }
 
-    /// A generator defines what it has found apart, and serves nobody else until it has finished; unless it is busy with another lookup
-    /// at the moment.
+    /// A generator that serves a lookup apart defines its finds, and serves no other lookup until it has finished; unless it is busy
+    /// with another lookup at the moment.
     ///
     /// Code of the embedder may run meanwhile that looks for the very same: asked again the generator would find and define it
     /// again, and so on for ever.
@@ -182,7 +182,8 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let id = *generators.front()?;
-        // Whoever asks may have been told that it waits for itself: the answer would lead to the same again, and so on for ever.
+        // The asking lookup may have failed because it waits for itself: the answer would lead to the same again, and so on for
+        // ever.
         let asks = walker.search.on_behalf_of;
         if asks.is_some_and(|asks| self.lookups.live(asks).is_none()) {
             return Some(WalkStep::AskerGone);

@@ -22,7 +22,7 @@ use crate::{
 const NEAR_MAX: usize = 8;
 const NEAR_ROWS_MAX: u32 = 4096;
 
-/// What a dylib has for a name, as far as a lookup may see.
+/// A dylib's definition of a name, as far as a lookup may see.
 pub(crate) enum Visibility {
     Visible,
     /// Defined, but not for this lookup. Generators are not asked for it.
@@ -120,7 +120,7 @@ impl<P: Payload> SessionState<P> {
         units.map(|unit| unit.own_priority).max()
     }
 
-    /// What a lookup would find, unless it would be refused at once.
+    /// The finds of a lookup that is not lodged yet, unless it would be refused at once.
     fn foresee(&self, search: &mut Search) -> Option<Matches> {
         self.take_link_order(search);
         let is_gone = |(id, _): &(DylibId, JitDylibLookupFlags)| !self.definitions.has_dylib(*id);
@@ -175,7 +175,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// What `dylib` has for `name`.
+    /// The definition of `name` in `dylib`.
     pub(crate) fn visibility(
         &self,
         dylib: DylibId,
@@ -231,8 +231,8 @@ impl<P: Payload> SessionState<P> {
         })
     }
 
-    /// Claims what nobody has searched, and gives what the query is to be lodged with. An error leaves everything as
-    /// it was, the search too.
+    /// Claims the rows that were never searched, and gives the parts of the query to be lodged. An error leaves
+    /// everything as it was, the search too.
     fn accept(
         &mut self,
         search: &mut Search,
@@ -290,7 +290,7 @@ impl<P: Payload> SessionState<P> {
         for ((name, flags), row) in search.symbols.0.iter().zip(rows) {
             let required = *flags == SymbolLookupFlags::RequiredSymbol;
             match row.map(|row| &self.definitions[row]) {
-                // What exists for its side effects only has no address to give.
+                // A symbol for side effects only has no address to give.
                 Some(row) if required && row.is_for_side_effects_only() => missing.push(name.clone()),
                 None if required => missing.push(name.clone()),
                 _ => {}
@@ -330,7 +330,7 @@ impl<P: Payload> SessionState<P> {
         error
     }
 
-    /// What may have been meant by those of `missing` that are told first. A bounded look at the definitions, as it happens under the lock.
+    /// Names that may have been meant by the first of `missing`. A bounded look at the definitions, as it happens under the lock.
     fn near(&self, missing: &[SymbolName], search: &Search) -> Box<[(SymbolName, SymbolName)]> {
         let is_seen = |row: &Row| {
             let mut order = search.order.iter();

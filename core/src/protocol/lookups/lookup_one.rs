@@ -17,14 +17,14 @@ use crate::protocol::storage::{DylibId, QueryId, RowId};
 
 /// A symbol that shall become Ready.
 ///
-/// Whoever makes it has touched the name's count: that is nothing to be waited for under a lock.
+/// Its maker has touched the name's count, so that a cache miss on it does not happen under the lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Sought {
     pub(crate) name: SymbolName,
     /// See [`Search`] for this and what follows.
     pub(crate) by_task: bool,
     pub(crate) asked_by: Option<Asker>,
-    /// None leaves the unit at its own, whoever asks.
+    /// None leaves the unit at its own priority.
     pub(crate) priority: Option<TaskPriority>,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked: lookups, generators, flags, link orders, and why a query waits.
+//! Questions: lookups, generators, flags, link orders, and why a query waits.
 
 pub(crate) mod generate;
 pub(crate) mod lookup;

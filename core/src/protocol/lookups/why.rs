@@ -1,7 +1,7 @@
 //! Why: where a symbol stands and what it waits for, at this moment and in the embedder's words.
 //!
-//! Changes nothing. Tells what is certain (blocked threads, emitted symbols, aliases) and what is not: lookups that a
-//! unit has asked for without waiting, responsibilities of which nobody knows who has them.
+//! Changes nothing. Shows certain waits (of blocked threads, emitted symbols, aliases) and uncertain ones: lookups
+//! that a unit has made without waiting, responsibilities whose owner is unknown.
 
 use std::time::Duration;
 
@@ -261,7 +261,7 @@ impl<P: Payload> SessionState<P> {
             cursor = lodged.next_of(cursor);
         }
         if !claims.is_empty() {
-            // Claims do not know their rows; whoever asks for an explanation waits for the walk.
+            // Claims do not know their rows; the caller of an explanation waits for the walk.
             let asked = |row: &Row| {
                 row.claim().is_some_and(|claim| claims.contains(&claim))
                     && !self.definitions.row_is_removing(row)

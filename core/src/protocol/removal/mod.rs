@@ -1,4 +1,4 @@
-//! What goes: rows, trackers, resources, the session; and transactions, which remove and define together.
+//! Removals: of rows, trackers, resources, the session; and transactions, which remove and define together.
 
 pub(in crate::protocol) mod close;
 pub(crate) mod policy;

@@ -1,7 +1,8 @@
-//! Policy: what becomes of those who need the symbols of a tracker that is removed.
+//! Policy: the fate of dependants when a tracker is removed.
 //!
-//! Those who are emitted or Ready count, for nobody tells them: the forest has forgotten what was Ready before them. To ask and to
-//! remove is one transaction, so that nobody comes to depend on the symbols in between. An emission that comes later is refused.
+//! Dependants that are emitted or Ready count, because the removal does not fail them: the forest has forgotten edges to rows that
+//! were Ready before. Asking and removing is one transaction, so that no new dependant appears in between. An emission that comes
+//! later is refused.
 
 use rustc_hash::FxHashSet;
 
@@ -14,14 +15,14 @@ use crate::protocol::storage::{RowId, TrackerId};
 /// A removal's error names so many dependants.
 const DEPENDANTS_NAMED_MAX: usize = 16;
 
-/// What a removal does about dependants.
+/// The treatment of dependants at a removal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OnDependants {
     /// It is refused if the dylib keeps dependants and there are any.
     AsKept,
-    /// What the embedder has said.
+    /// The embedder's choice.
     Policy(RemovalPolicy),
-    /// They stay, whatever they need.
+    /// They stay, even if they need removed symbols.
     Leave,
 }
 
@@ -99,7 +100,7 @@ impl<P: Payload> SessionState<P> {
         })
     }
 
-    /// Those of `rows` whose names tell somebody something, if there are any: not what is there for its side effects only.
+    /// Those of `rows` with meaningful names, if there are any: not symbols for side effects only.
     fn telling(&self, mut rows: Vec<RowId>) -> Vec<RowId> {
         let tells = |row: &RowId| !self.definitions[*row].is_for_side_effects_only();
         if rows.iter().any(tells) {
@@ -109,8 +110,9 @@ impl<P: Payload> SessionState<P> {
         rows
     }
 
-    /// Removes all that needs a symbol of the tracker, directly or through others, with what was emitted with it. What the tracker has
-    /// stays. Gives the resources that serve nobody any more, newest last: those of who is needed by others come before theirs.
+    /// Removes all direct and indirect dependants of the tracker's symbols, with the rows emitted together with them. The tracker's
+    /// own rows stay. Gives the resources that serve no row any more, newest last: a needed symbol's come before those of its
+    /// dependants.
     fn remove_dependants(&mut self, tracker: TrackerId, effects: &mut Effects<P>) -> Vec<P::Resource> {
         let rows: Vec<_> = self.definitions.rows_of_tracker(tracker).collect();
         let closure = self.dependants.closure(&rows, |row| self.stands(row));
@@ -125,7 +127,7 @@ impl<P: Payload> SessionState<P> {
             }
             removed.push(self.definitions.take_orphans());
         }
-        // What falls with them says that they were removed, and not the initializer symbol that is swept behind them.
+        // The error of rows that fall with them names their removal, and not that of the initializer symbol swept after them.
         self.settle_any(effects);
         removed.push(self.sweep(remnants, effects));
         removed.into_iter().rev().flatten().map(|(_, resource)| resource).collect()

@@ -13,7 +13,7 @@ use crate::{RemoveError, SymbolName};
 const SMALL_MAX: usize = 16;
 
 impl<P: Payload> SessionState<P> {
-    /// See [`crate::JitDylib::remove`]. The resources that serve nobody any more are the caller's to remove, newest last.
+    /// See [`crate::JitDylib::remove`]. The caller removes the resources that serve no row any more, newest last.
     pub(crate) fn remove_names(
         &mut self,
         dylib: DylibId,
@@ -23,7 +23,8 @@ impl<P: Payload> SessionState<P> {
     ) -> Result<Vec<P::Resource>, RemoveError> {
         let mut remnants = Vec::new();
         self.remove_rows_named(dylib, names, dylib_name, &mut remnants, effects)?;
-        // What falls with the names says that they were removed, and not the initializer symbol that is swept behind them.
+        // The error of rows that fall with the names gives their removal, and not that of the initializer symbol swept after
+        // them.
         self.settle(effects);
         let orphans = self.sweep(remnants, effects);
         self.settle(effects);
@@ -199,8 +200,8 @@ impl<P: Payload> SessionState<P> {
         added.map_err(|late| refuse(late, effects))
     }
 
-    /// The end of an operation that removes by name: initializer symbols go of which the rest is gone. Gives what serves nobody
-    /// any more, by dylib, newest last.
+    /// The end of an operation that removes by name: initializer symbols go of units whose other symbols are gone. Gives the
+    /// resources that serve no row any more, by dylib, newest last.
     pub(crate) fn sweep(
         &mut self,
         remnants: Vec<Remnant>,

@@ -7,10 +7,10 @@
 //!
 //! Both happen in one taking of the lock, and what lookups without the lock read changes behind one
 //! closing of the gate (`record.rs`). The plan is an overlay over the rows: as large as the transaction,
-//! whatever the size of the session.
+//! for a session of any size.
 //!
-//! **Invariant:** what the plan admits, the operations admit. They ask the same of rows: whether one exists,
-//! whether a claim holds it, and how definitions compete (`define.rs`).
+//! **Invariant:** operations admit every change that the plan admits. They ask the same of rows: whether one
+//! exists, whether a claim holds it, and how definitions compete (`define.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -26,7 +26,7 @@ use crate::protocol::symbols::define::{Contest, Definition, DefinitionRefusal, R
 pub(crate) enum Change<U> {
     /// A unit comes into a dylib.
     Define { dylib: DylibId, tracker: Option<TrackerId>, definition: Definition, unit: U },
-    /// The same, in place of whatever definitions there are of its symbols.
+    /// The same, in place of any definitions of its symbols.
     Redefine { dylib: DylibId, tracker: Option<TrackerId>, definition: Definition, unit: U },
     /// Definitions go, by name.
     Remove { dylib: DylibId, names: Vec<SymbolName> },
@@ -71,7 +71,7 @@ impl From<DefinitionRefusal> for Refusal {
     }
 }
 
-/// What operations are held to.
+/// The promise of the plan to the operations.
 const ADMITTED: &str = "the plan has admitted it";
 
 /// A transaction that changed nothing: which of its steps was refused, why, and all that it was made of.
@@ -170,9 +170,9 @@ impl<P: Payload> SessionState<P> {
 /// The state as the steps so far would leave it.
 struct Plan<'s, P: Payload> {
     state: &'s SessionState<P>,
-    /// What becomes of each name that a step has touched; nothing where its definition goes.
+    /// The planned definition of each name that a step has touched; none where its definition goes.
     names: FxHashMap<(DylibId, SymbolName), Option<Planned>>,
-    /// The names whose definitions steps have put into each tracker, whatever became of them later.
+    /// The names whose definitions steps have put into each tracker, also those removed by later steps.
     planned_in: FxHashMap<TrackerId, Vec<(DylibId, SymbolName)>>,
     /// Trackers whose rows go, with all that no step has touched.
     emptied: FxHashSet<TrackerId>,
@@ -344,7 +344,7 @@ impl<'s, P: Payload> Plan<'s, P> {
     }
 }
 
-/// What becomes of a removal that names what is not defined.
+/// The treatment of undefined names in a removal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Refused,

@@ -1,4 +1,4 @@
-//! What is left to do, how much of it one hold of the lock does, and which thread attends to the rest.
+//! The agenda: work left to do, the share of it in one hold of the lock, and the thread that attends to the rest.
 
 use crate::protocol::dependences::Settled;
 use crate::protocol::storage::{Pieces, QueryId, RowId, Takes};
@@ -26,12 +26,12 @@ struct Attendant {
     foreign_slices: usize,
 }
 
-/// What is left to do that lies in no part of the state.
+/// Work left to do that lies in no other part of the state.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// Queries that have ended and whose entries are still in the lists of their rows.
     ended: Pieces<QueryId>,
-    /// What the forest has settled in the present slice; kept for its memory.
+    /// The nodes that the forest has settled in the present slice; kept for its memory.
     pub(super) settled: Vec<Settled<RowId>>,
     /// The present transaction has added something, here or elsewhere.
     added: bool,
@@ -98,7 +98,7 @@ impl Agenda {
         self.has_settled = true;
     }
 
-    /// Whether the present transaction has added nothing, and nobody is on the way to come back for what others have.
+    /// Whether the present transaction has added nothing, and no thread attends to the work of others.
     #[inline]
     pub(super) fn rests(&self) -> bool {
         !self.added && self.attendant.is_none()

@@ -1,8 +1,8 @@
 //! Settle: long consequences, worked off in slices between which the lock is free.
 //!
-//! One emission can make a million symbols Ready, one failure fell as many, one tracker hold them. What follows from
-//! such an event is not done inside its transaction but kept as work of the state, in queues; a slice takes about
-//! `SLICE_STEPS` steps off them.
+//! One emission can make a million symbols Ready, one failure fell as many, one tracker hold them. The consequences
+//! of such an event are not done inside its transaction but kept as work of the state, in queues; a slice takes
+//! about `SLICE_STEPS` steps off them.
 //!
 //! | queue | one step | what others see meanwhile |
 //! |---|---|---|
@@ -11,17 +11,17 @@
 //! | ended queries | an entry leaves its row's list | nothing: the query has ended |
 //! | the forest's failures | a dependant is told, a row fails | rows that have not failed *yet* |
 //! | the forest's worklist | an edge is explored, a row becomes Ready | rows that are not Ready *yet* |
-//! | what removed rows had to say | the failure's record is let go | nothing: nobody can ask any more |
+//! | notes of removed rows on failures | the failure's record is released | nothing: no lookup can ask any more |
 //!
-//! Priorities are served first, the others in that order. Nothing becomes Ready while a removal or a failure has not reached everything it will
-//! fell: what a removed or failed symbol is needed for is never Ready after it (I4).
+//! Priorities are served first, the others in that order. Nothing becomes Ready while a removal or a failure has not reached everything it
+//! will fell: a dependant of a removed or failed symbol never becomes Ready after it (I4).
 //!
 //! Every other operation may come between two slices, and none has to work the queues off first:
 //!
 //! - *Emit* of a group that depends on a row about to fail is accepted, as it would have been a moment before the failure,
 //!   and the failure then comes along the new edge: the forest keeps a failed node until its dependants are told.
-//! - *Fail* and *remove* of a row that is about to fail say so first: who waits on it hears of them instead.
-//! - *Remove* of a row that the forest has found Ready and the row does not know of yet tells who waits on it that it was.
+//! - *Fail* and *remove* of a row that is about to fail come first: its waiters are told of them instead.
+//! - *Remove* of a row that the forest has found Ready, before the row knows it, tells its waiters that it was.
 //! - A row that is removed while a failure spreads leaves behind what its dependants' error must say
 //!   (`state/failures.rs`).
 //!
@@ -29,8 +29,8 @@
 //!
 //! One thread at a time attends to the work: the one whose transaction found it unattended. It began with its own, and
 //! others may add to it for as long as the session is busy. After `FOREIGN_SLICES_MAX` slices of work that is not all its
-//! own it stays until somebody adds more, who takes over. So every thread returns: either more comes and with it a
-//! successor, or what is left is finite. Whoever adds nothing is never held up.
+//! own it stays until another thread adds more and takes over. So every thread returns: either more comes and with it a
+//! successor, or the rest is finite. A thread that adds nothing is never held up.
 //!
 //! **Architecture Invariant:** while a queue is not empty one thread is on its way to come back for the next slice.
 
@@ -79,7 +79,7 @@ impl<P: Payload> SessionState<P> {
         more
     }
 
-    /// One slice, by somebody who does not attend to the work.
+    /// One slice, by a thread that does not attend to the work.
     pub(crate) fn help(&mut self, effects: &mut Effects<P>) {
         self.work_off(effects);
         self.agenda.end_transaction();
@@ -181,7 +181,7 @@ impl<P: Payload> SessionState<P> {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl<P: Payload> SessionState<P> {

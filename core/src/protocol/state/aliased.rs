@@ -31,7 +31,7 @@ impl Aliased {
         self.sources.is_empty()
     }
 
-    /// What an alias stands for. `None` for what is no alias.
+    /// The source of an alias. `None` for a row that is no alias.
     pub(in crate::protocol) fn source_of(&self, alias: RowId) -> Option<RowId> {
         self.sources.get(&alias).copied()
     }

@@ -19,9 +19,9 @@ impl Losses {
 
     /// Called under the session lock.
     pub(crate) fn note(&self) {
-        // Relaxed, here and below: whoever sees an old count takes the loss for one that comes a moment later, when the unit
-        // had started already. A loss that happened before the task was started, in any way a thread can know of, is seen.
-        // Not an addition in one step: only the holder of the session lock writes.
+        // Relaxed, here and below: a thread that sees an old count takes the loss for one that comes a moment later, when
+        // the unit had started already. A loss that happened before the start of the task is seen. Not an addition in one
+        // step: only the holder of the session lock writes.
         if !weakened("withdraw::counts_no_losses") {
             self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! What units say of their symbols when they are emitted: on which definitions they depend.
+//! Dependencies: the definitions on which a unit's symbols depend, named when they are emitted.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::ids::{RowId, SessionTag};
 pub struct DependenceGroup {
     /// The dependent symbols, all of one responsibility.
     pub symbols: Vec<SymbolName>,
-    /// What each of them depends on, as tokens from lookups.
+    /// The dependencies of each of them, as tokens from lookups.
     pub dependencies: Vec<Dependency>,
 }
 

@@ -17,20 +17,20 @@ use crate::protocol::state::{
 };
 use crate::protocol::storage::{DylibId, GeneratorId, Memory, QueryId, Takes};
 
-/// What a transaction leaves to do. Small, for it is moved out from under the lock.
+/// The work that a transaction leaves to do. Small, for it is moved out from under the lock.
 #[must_use = "effects that are not delivered leave queries waiting for ever"]
 pub(crate) struct Effects<P: Payload> {
     /// Units to materialize, each as a task.
     pub(crate) claimed: SmallVec<[ClaimedUnit<P::Unit>; 1]>,
     /// Queries that ended.
     pub(crate) completed: SmallVec<[Completed<P::Handler>; 1]>,
-    /// How many names nobody but the pool seems to hold any more, for its own housekeeping.
+    /// How many names only the pool seems to hold any more, for its own housekeeping.
     pub(crate) names_released: usize,
     /// None while there is nothing of it.
     more: Option<Box<MoreEffects<P>>>,
 }
 
-/// What transactions leave to do now and then.
+/// The work that transactions leave only now and then.
 pub(crate) struct MoreEffects<P: Payload> {
     /// Units that have become more urgent, and may need a ticket of their new priority.
     pub(crate) raised: Vec<Arc<Ticketed>>,
@@ -38,9 +38,9 @@ pub(crate) struct MoreEffects<P: Payload> {
     pub(crate) tasks: Vec<Task>,
     /// Generators to ask.
     pub(crate) generations: Vec<Generation<P::Generator>>,
-    /// Values of the embedder that nobody needs any more.
+    /// Values of the embedder that are no longer needed.
     pub(crate) leftovers: Vec<Leftover<P>>,
-    /// What observers shall see.
+    /// The events for observers.
     pub(crate) events: Vec<SessionEvent>,
     /// Units whose initializers are no longer defined, by number.
     pub(crate) initializers_gone: Vec<u64>,
@@ -79,7 +79,7 @@ impl<P: Payload> Effects<P> {
             && self.names_released == 0
     }
 
-    /// What there is now and then, to add to.
+    /// The rarer effects, to add to.
     pub(crate) fn more(&mut self) -> &mut MoreEffects<P> {
         self.more.get_or_insert_default()
     }
@@ -103,7 +103,7 @@ impl<P: Payload> Effects<P> {
         }
     }
 
-    /// Answers a lookup that was made on nobody's behalf.
+    /// Answers a lookup that was made on no unit's behalf.
     pub(crate) fn complete(&mut self, handler: P::Handler, outcome: Result<Answer, LookupError>) {
         self.complete_for(None, handler, outcome);
     }
@@ -147,7 +147,7 @@ pub(crate) struct Generation<G> {
     pub(crate) symbols: LookupSet,
 }
 
-/// A value of the embedder that nobody needs any more.
+/// A value of the embedder that is no longer needed.
 pub(crate) enum Leftover<P: Payload> {
     /// A unit none of whose symbols is left, and the symbols to `discard` before it is dropped.
     Unit { unit: P::Unit, dylib: DylibId, dylib_name: Arc<str>, discarded: Vec<SymbolName> },
@@ -161,7 +161,7 @@ pub(crate) enum Leftover<P: Payload> {
     Resource(P::Resource),
     /// An error whose query has ended already.
     Error(#[expect(dead_code, reason = "held to be dropped outside the lock")] LookupError),
-    /// A failure that nobody was told of while anybody could ask.
+    /// A failure that was never reported while a lookup could ask.
     Unheard(Arc<Failure>),
     /// The cause of a failure that nothing refers to any more.
     Cause(#[expect(dead_code, reason = "held to be dropped outside the lock")] FailureCause),

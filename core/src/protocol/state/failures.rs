@@ -24,11 +24,11 @@ pub(crate) struct Fallen {
     pub(crate) depth: u32,
 }
 
-/// All failures that somebody may still hear of.
+/// All failures that may still be reported.
 #[derive(Debug)]
 pub(crate) struct Failures {
     records: Slab<FailureId, FailureRecord>,
-    /// What removed rows have left behind, by so many neighbouring places: to add or let go of one moves no others.
+    /// The notes left by removed rows, in groups of neighbouring places: adding or dropping one moves no others.
     left: Vec<FxHashMap<RowId, Fallen>>,
 }
 
@@ -42,7 +42,7 @@ struct FailureRecord {
     cause: FailureCause,
     /// How many rows refer to it.
     rows: usize,
-    /// Somebody has been told of it.
+    /// It has been reported.
     told: Cell<bool>,
 }
 
@@ -54,7 +54,7 @@ impl Failures {
         Self { records: Slab::new(), left: Vec::new() }
     }
 
-    /// Makes the record of a failure, to which whoever asks for it refers: until [`Self::release`].
+    /// Makes the record of a failure. The caller holds one reference to it, until [`Self::release`].
     pub(crate) fn begin(
         &mut self,
         symbol: SymbolName,
@@ -70,8 +70,8 @@ impl Failures {
         self.records[failure].rows += 1;
     }
 
-    /// Lets go of one reference. The last one sends the cause, a value of the embedder, out, and tells the reporter what nobody has
-    /// been told.
+    /// Lets go of one reference. The last one sends the cause, a value of the embedder, out; a failure that was never reported goes
+    /// to the reporter.
     pub(crate) fn release<P: Payload>(&mut self, failure: FailureId, effects: &mut Effects<P>) {
         let record = &mut self.records[failure];
         record.rows -= 1;
@@ -89,8 +89,8 @@ impl Failures {
         }
     }
 
-    /// The failure as somebody is told of it. The path leads to a row that fell `depth` steps away; its end is known if the row is there
-    /// where the failure began.
+    /// The failure as it is reported. The path leads to a row that fell `depth` steps away; its end is known if the row is there where
+    /// the failure began.
     pub(crate) fn tell(
         &self,
         failure: FailureId,
@@ -121,7 +121,7 @@ impl Failures {
         }
     }
 
-    /// What a removed row has left behind.
+    /// The note left by a removed row.
     pub(crate) fn left_by(&self, row: RowId) -> Option<Fallen> {
         self.left.get((row.index() / PLACES) as usize)?.get(&row).copied()
     }
@@ -172,9 +172,9 @@ impl FailureRecord {
 mod parts {
     use super::{Arc, FailureCause, FailureId, Failures, SymbolName};
 
-    /// What only tests may see and do.
+    /// For tests alone.
     impl Failures {
-        /// How many records there are, and what removed rows have left behind.
+        /// How many records there are, and how many notes of removed rows.
         pub(crate) fn len(&self) -> (usize, usize) {
             (self.records.len(), self.left.iter().map(|piece| piece.len()).sum())
         }

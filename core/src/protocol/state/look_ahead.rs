@@ -21,7 +21,7 @@ pub(crate) const AHEAD: usize = 16;
 /// Fewer than this are not worth a look ahead.
 pub(crate) const AHEAD_MIN: usize = 4;
 
-/// Reads all of `places`, though nobody wants to know what is there.
+/// Reads all of `places` only to load them into the cache.
 #[inline(always)]
 fn read_now(places: impl Iterator<Item = usize>) {
     std::hint::black_box(places.fold(0, usize::wrapping_add));
@@ -47,7 +47,7 @@ impl<P: Payload> SessionState<P> {
         let Some((_, lodged)) = self.lookups.lodged_at(lodging) else { return };
         let Some(entries) = lodged.entries.get(lodging.entry as usize + AHEAD..) else { return };
         let waiting = entries.iter().take(AHEAD).filter(|entry| entry.waits());
-        // The name's count too: whoever names the symbol in its answer changes it.
+        // The name's count too: an answer that names the symbol changes it.
         read_now(waiting.map(|entry| {
             self.definitions.look_at_record(&entry.name).wrapping_add(entry.name.handles() as usize)
         }));

@@ -53,27 +53,27 @@ use lookups::Lookups;
 /// Everything a session knows.
 pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) stage: Stage,
-    /// What is defined, where, and who provides it.
+    /// The definitions: symbols, their dylibs, and the units that provide them.
     pub(crate) definitions: Definitions<P>,
     /// Memory for the list of all that one lookup claims.
     pub(crate) claimed: ClaimedRoom<ClaimedUnit<P::Unit>>,
-    /// What aliases stand for.
+    /// The sources of aliases.
     pub(in crate::protocol) aliased: Aliased,
-    /// What is asked and not answered yet.
+    /// The lookups that are not answered yet.
     pub(in crate::protocol) lookups: Lookups<P>,
-    /// What broke, and what removed rows would say of it.
+    /// The failures, and the notes of removed rows on them.
     pub(in crate::protocol) failures: Failures,
-    /// Who waits for whom among the rows that are emitted or depended on.
+    /// The waits among the rows that are emitted or depended on.
     pub(in crate::protocol) forest: WaitingForest<RowId>,
-    /// Who needs what is Ready, where a dylib keeps that.
+    /// The dependants of Ready rows, in dylibs that keep them.
     pub(in crate::protocol) dependants: Dependants,
-    /// What is left to do.
+    /// The work left to do.
     pub(in crate::protocol) agenda: Agenda,
     /// How often something was lost that may have kept a claimed unit wanted.
     pub(in crate::protocol) losses: Arc<Losses>,
     /// The blocked threads that hold something.
     pub(in crate::protocol) waits: BlockedThreads,
-    /// What is about to become more urgent.
+    /// The claims that are about to become more urgent.
     pub(in crate::protocol) urgency: Urgency,
     /// Each unit that begins is noted.
     pub(crate) notes_units: bool,
@@ -110,12 +110,12 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// What lookups of Ready symbols read without the lock.
+    /// The records that lookups of Ready symbols read without the lock.
     pub(crate) fn records(&self) -> Arc<Records> {
         self.definitions.records()
     }
 
-    /// What units that are about to start look at instead of asking [`Self::begin`].
+    /// The count that units about to start look at instead of asking [`Self::begin`].
     pub(crate) fn losses(&self) -> Arc<Losses> {
         self.losses.clone()
     }

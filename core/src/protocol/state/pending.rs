@@ -17,7 +17,7 @@ use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 use crate::{SerialQueue, SymbolFlagsMap, SymbolName, TaskPriority};
 
-/// What a unit says of itself.
+/// A unit's description of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) unit_name: SymbolName,
@@ -42,7 +42,7 @@ pub(crate) struct PendingUnit<U> {
     pub(crate) dylib_name: Arc<str>,
     /// Exactly the symbols whose rows it waits in, or that carry its claim.
     pub(crate) symbols: SymbolFlagsMap,
-    /// What the unit says of itself.
+    /// The priority from the unit's own description.
     pub(crate) own_priority: TaskPriority,
     pub(crate) hints: Hints,
     pub(crate) extras: Option<Box<Extras>>,
@@ -59,7 +59,7 @@ pub(crate) struct ClaimedUnit<U> {
     pub(crate) ticketed: Option<Arc<Ticketed>>,
 }
 
-/// What few units have. Apart from the rest, of which there may be millions.
+/// Data that few units have. Apart from the rest, of which there may be millions.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     pub(crate) initializer: Option<SymbolName>,
@@ -113,7 +113,7 @@ impl<U> ClaimedUnit<U> {
     }
 }
 
-/// What is noted when a unit begins, if the session notes it.
+/// The note on the beginning of a unit, if the session makes notes.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
     pub(crate) thread: Arc<str>,

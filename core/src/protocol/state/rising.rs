@@ -1,4 +1,4 @@
-//! Rising: a priority that never sinks while its owner lives. Who raises it, and when: `urgency/`.
+//! Rising: a priority that never sinks while its owner lives. The events that raise it: `urgency/`.
 
 use crate::TaskPriority;
 

@@ -3,7 +3,7 @@
 /// Gives each event its place.
 #[derive(Debug)]
 pub(crate) struct EventOrder {
-    /// Events are made only if somebody sees them.
+    /// Events are made only if there are observers.
     is_observed: bool,
     /// How many there have been.
     next: u64,
@@ -28,15 +28,15 @@ impl EventOrder {
     }
 }
 
-/// What becomes of the work of a session that closes.
+/// The treatment of a closing session's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shutdown {
-    /// What has been asked for is finished first.
+    /// Requested work is finished first.
     #[default]
     Drain,
-    /// What has not started never does: its symbols fail, and every lookup ends now. Units that run are waited for;
-    /// lookups that they make are refused.
+    /// Units that have not started never do: their symbols fail, and every lookup ends now. Units that run are
+    /// waited for; lookups that they make are refused.
     Cancel,
 }
 
@@ -71,7 +71,7 @@ impl Stage {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl EventOrder {

@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-/// The memory of such a list while nobody has it.
+/// The memory of such a list while it is not in use.
 #[derive(Debug)]
 pub(crate) struct ClaimedRoom<T>(Vec<T>);
 

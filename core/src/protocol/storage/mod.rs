@@ -1,4 +1,4 @@
-//! What the state stands in: slabs, pieces, tables; memory on its way out. Nothing here knows a symbol.
+//! The containers of the state: slabs, pieces, tables; memory on its way out. Nothing here knows a symbol.
 
 pub(crate) mod claimed_room;
 pub(in crate::protocol) mod memory;

@@ -6,12 +6,11 @@
 //!  hashes  - - 17 19 - - - - - - - 52 53 53 55 - - ...    - is vacant
 //! ```
 //!
-//! Linear probing over pairs of a hash and an index, so that a probe costs one cache miss, and a table of a million
-//! rows is what makes definitions and lookups miss. Within a run hashes ascend, and so they do in the whole table, because an
-//! entry's home is its hash scaled to the number of homes. Hence a probe ends at the first larger hash, one for what is not there
-//! as soon as any; and hashes that are close by purpose (`names.rs`) may lie in one line of the cache, which makes runs
-//! longer. Growing is one pass in order over both tables, of which the old one is freed by somebody else. Entries that follow one that is removed move up; there are no
-//! tombstones.
+//! Linear probing over pairs of a hash and an index, so that a probe costs one cache miss, and a table of a million rows is what makes
+//! definitions and lookups miss. Within a run hashes ascend, and so they do in the whole table, because an entry's home is its hash scaled
+//! to the number of homes. Hence a probe ends at the first larger hash, one for what is not there as soon as any; and hashes that are close
+//! by purpose (`names.rs`) may lie in one line of the cache, which makes runs longer. Growing is one pass in order over both tables, of
+//! which the old one is freed outside of the lock. Entries that follow one that is removed move up; there are no tombstones.
 //!
 //! **Invariant:** hashes ascend, and between the home of an entry and its slot no slot is vacant.
 
@@ -38,7 +37,7 @@ pub(crate) struct TablePlace {
 /// The largest hash: a probe ends here without a look at the row.
 const VACANT: TablePlace = TablePlace { hash: u32::MAX, row: NONE };
 
-/// A table of more slots than this is freed by somebody else when another takes its place (`memory.rs`).
+/// A table of more slots than this is freed outside of the lock when another takes its place (`memory.rs`).
 const LARGE: usize = 512;
 
 /// The fewest homes.
@@ -83,7 +82,7 @@ impl PlaceTable {
         }
     }
 
-    /// Takes a row out. What it leaves mostly empty gives memory back.
+    /// Takes a row out. A table that is then mostly empty gives memory back.
     pub(crate) fn remove(&mut self, hash: u32, row: u32, memory: &mut impl Takes) {
         let Ok(hole) = self.slot_of(hash, |candidate| candidate == row) else { return };
         self.len -= 1;
@@ -187,7 +186,7 @@ fn push(places: &mut Vec<TablePlace>, place: TablePlace) {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl PlaceTable {

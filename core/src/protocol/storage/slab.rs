@@ -5,8 +5,8 @@
 //!  chunks   [ slots ] [ slots ] [       ] [ slots ]        empty chunks give their memory away, but for a few
 //! ```
 //!
-//! A slab never frees memory itself, for it is used under a lock: whoever removes an entity says who takes along what that leaves
-//! empty (`memory.rs`).
+//! A slab never frees memory itself, for it is used under a lock: the caller that removes an entity says where an empty chunk
+//! goes (`memory.rs`).
 //!
 //! **Invariant:** an id is never valid again once its entity was removed. A place that is reused gets the next
 //! generation; one whose chunk was given away and made again starts from a generation that is larger than
@@ -20,12 +20,12 @@ use std::ops::{Index, IndexMut};
 use crate::ids::Id;
 use crate::protocol::storage::memory::Takes;
 
-/// Holds entities of one kind. What it takes follows how many there are, up and down.
+/// Holds entities of one kind. Its memory follows their number, up and down.
 ///
 /// Slots lie at least as `A` is aligned.
 pub(crate) struct Slab<I, T, A = ()> {
     chunks: Vec<Vec<SlabSlot<T, A>>>,
-    /// What insertion and removal know of each chunk, apart from the slots that everybody reads.
+    /// The data of insertion and removal on each chunk, apart from the slots that everybody reads.
     rooms: Vec<SlabChunk>,
     /// Chunks with room and memory. Some may have become full or empty since.
     open: Vec<u32>,
@@ -213,7 +213,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
         self.entry_at(index).map(|(id, _)| id)
     }
 
-    /// What lives at `index`, with its id.
+    /// The entity at `index`, with its id.
     pub(crate) fn entry_at(&self, index: u32) -> Option<(I, &T)> {
         let slot = self.slot(index)?;
         Some((I::new(index, slot.generation), slot.live()?))
@@ -225,7 +225,7 @@ impl<I: Id, T, A> Slab<I, T, A> {
         self.chunks.get(number)?.get(offset)
     }
 
-    /// What lives at `index`, whatever its generation: for lists whose links hold bare indices.
+    /// The entity at `index`, of any generation: for lists whose links hold bare indices.
     pub(crate) fn at(&self, index: u32) -> &T {
         let (number, offset) = place_of(index);
         match &self.chunks[number][offset].content {
@@ -346,7 +346,7 @@ impl<I, T, A> fmt::Debug for Slab<I, T, A> {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl<I: Id, T, A> Slab<I, T, A> {

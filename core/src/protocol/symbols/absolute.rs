@@ -1,7 +1,7 @@
 //! Absolute: symbols whose addresses are known when they are defined.
 //!
 //! Such a row carries its address in place of a unit. The first search makes it Ready at once: nothing is claimed, no
-//! task runs, nobody is responsible. Everything else is as for any definition that nobody has searched: it competes,
+//! task runs, there is no responsibility. Otherwise it is like any definition that was never searched: it competes,
 //! may be overridden while it is weak, and names the unit that it came with.
 
 use crate::{DefineError, SymbolMap, SymbolName};
@@ -9,7 +9,7 @@ use crate::{DefineError, SymbolMap, SymbolName};
 use crate::protocol::state::{Effects, Payload, SessionState};
 use crate::protocol::storage::{DylibId, TrackerId};
 
-/// What a unit of nothing but addresses says of itself.
+/// The description of a unit of addresses alone.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     pub(crate) unit_name: SymbolName,

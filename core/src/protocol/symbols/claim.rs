@@ -1,6 +1,6 @@
 //! Claim: a unit leaves its rows to be materialized, by one responsibility at a time.
 //!
-//! The unit itself travels in the effects of whatever claimed it. It may come back before it starts.
+//! The unit itself travels in the effects of the transaction that claimed it. It may come back before it starts.
 
 use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
@@ -14,8 +14,8 @@ use crate::protocol::storage::{ClaimId, RowId};
 impl<P: Payload> SessionState<P> {
     /// Sends the unit that waits in `row` on its way: all its rows are Materializing from now on.
     ///
-    /// A row whose address is known is Ready instead. Does nothing if the row was claimed before. What it is claimed for
-    /// is as urgent as `need`; without one the unit says so itself.
+    /// A row whose address is known is Ready instead. Does nothing if the row was claimed before. The claim is as urgent
+    /// as `need`; without one the unit's own priority counts.
     pub(crate) fn claim(&mut self, row: RowId, need: Option<RisingPriority>, effects: &mut Effects<P>) {
         match self.definitions.claim(row, need, effects) {
             Claimed::Nothing => {}
@@ -46,8 +46,8 @@ impl<P: Payload> SessionState<P> {
 
     /// Asked with a claimed unit that is about to start: gives it if it shall.
     ///
-    /// A unit that nobody wants any more goes back to its rows; one whose rows were removed, or that a
-    /// cancelled session lets not start, leaves through `effects`.
+    /// A unit that is no longer wanted goes back to its rows. A unit whose rows were removed, or that a
+    /// cancelled session does not let start, leaves through `effects`.
     pub(crate) fn begin(
         &mut self,
         unit: ClaimedUnit<P::Unit>,
@@ -79,7 +79,7 @@ impl<P: Payload> SessionState<P> {
         self.definitions.rows_of_claim(claim).iter().any(|&row| self.is_demanded(row))
     }
 
-    /// Puts a claimed unit that has not started back into its rows, on which nobody may wait.
+    /// Puts a claimed unit that has not started back into its rows, which must have no waiters.
     pub(crate) fn put_back(&mut self, unit: ClaimedUnit<P::Unit>, effects: &mut Effects<P>) {
         let ClaimedUnit { pending, claim, .. } = unit;
         let name = self.events.is_observed().then(|| pending.name.clone());
@@ -90,7 +90,7 @@ impl<P: Payload> SessionState<P> {
         self.give_back(claim, pending, effects);
     }
 
-    /// Puts a unit into the rows of a claim, on which nobody waits.
+    /// Puts a unit into the rows of a claim, which have no waiters.
     pub(crate) fn give_back(
         &mut self,
         claim: ClaimId,

@@ -8,8 +8,8 @@
 //! | strong | duplicate | existing one stays |
 //! | any, `Failed` | new one takes its place | the same |
 //!
-//! What has failed can be defined again: it is another definition, which is started once as any. Resources that its unit has left are
-//! dropped with the last of its symbols.
+//! A failed symbol can be defined again: that is another definition, which is started once like any other. Resources that its unit
+//! has left are dropped with the last of its symbols.
 //!
 //! A definition of many symbols is accepted whole or not at all.
 
@@ -31,7 +31,7 @@ pub(crate) enum DefinitionRefusal {
     Duplicate { symbol: SymbolName, existing_unit: SymbolName },
 }
 
-/// What becomes of a definition that is accepted.
+/// The result of the competition for an accepted definition.
 #[derive(Default)]
 pub(crate) struct Competition {
     /// Weak definitions that yield to new ones, and failed ones.
@@ -197,7 +197,7 @@ impl<P: Payload> SessionState<P> {
         let home = (dylib, self.definitions[dylib].name.clone());
         let waiting = PendingUnit::of(definition, unit, home, Vec::new());
         if demanded {
-            // Somebody waits: the rows stay as they are, and the new unit takes over their claim.
+            // The rows have waiters: they stay as they are, and the new unit takes over their claim.
             if self.definitions[claim].is_wanted_as_it_says {
                 self.raise(rows[0], RisingPriority::at(priority));
             }
@@ -324,8 +324,8 @@ fn flags_of(symbols: &SymbolFlagsMap) -> impl Iterator<Item = (&SymbolName, Symb
     symbols.iter().map(|(name, flags)| (name, *flags))
 }
 
-/// A symbol of `new` that is something else in `old`, with the flags of both. What won against others need not be weak
-/// any more.
+/// A symbol of `new` that has other flags in `old`, with the flags of both. A definition that won against others need
+/// not be weak any more.
 fn changed_flags(
     new: &SymbolFlagsMap,
     old: &SymbolFlagsMap,

@@ -1,7 +1,7 @@
 //! Emit: code and data are in place; symbols become Ready, or wait in the forest for what they need.
 //!
 //! An emission is accepted whole or not at all. A group whose dependencies are all Ready, or that has
-//! none, never touches the forest unless somebody already waits for it.
+//! none, never touches the forest unless another node already waits for it.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -100,7 +100,7 @@ impl<P: Payload> SessionState<P> {
         Ok(Checked { rows, dependencies })
     }
 
-    /// Notes what the groups need of dylibs that keep their dependants. What needs its own unit goes with that anyway.
+    /// Notes the dependencies of the groups on dylibs that keep their dependants. Dependants in the same unit go with it anyway.
     #[inline(never)]
     fn note_dependants(&mut self, claim: ClaimId, groups: &[DependenceGroup], checked: &[Checked]) {
         let is_kept = |row: &RowId| {
@@ -115,8 +115,8 @@ impl<P: Payload> SessionState<P> {
         self.dependants.note(&noted, &self.definitions.rows_of_claim(claim));
     }
 
-    /// The forest's nodes of the group's dependencies, made where missing. What nobody has searched is
-    /// claimed: being depended on is demand.
+    /// The forest's nodes of the group's dependencies, made where missing. Rows that were never searched
+    /// are claimed: a dependence is demand.
     fn dependency_nodes(
         &mut self,
         group: &Checked,
@@ -124,7 +124,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) -> Nodes {
         let mut nodes = Nodes::new();
-        // Without a row left there is nobody who would depend.
+        // Without a row left there is no dependant.
         if group.rows.is_empty() {
             return nodes;
         }
@@ -141,7 +141,7 @@ impl<P: Payload> SessionState<P> {
         nodes
     }
 
-    /// Claims a row that nobody has searched; what anybody can wait on has been claimed.
+    /// Claims a row that was never searched; a row that can have waiters has been claimed.
     #[inline(never)]
     fn claimed_node_of(
         &mut self,

@@ -85,7 +85,7 @@ impl<P: Payload> SessionState<P> {
         self.losses.note();
         self.failures.refer(fallen.failure);
         if !queries.is_none() && !weakened("fail::tells_no_queries") {
-            // What ends because the session does says so in one way, whichever comes first.
+            // All queries that end with the session have one error, in any order of events.
             let error = match self.failures.is_closing(fallen.failure) {
                 true => LookupError::Closed,
                 false => LookupError::Failed(self.failure_of(id)),

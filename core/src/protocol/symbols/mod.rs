@@ -1,4 +1,4 @@
-//! What happens to symbols: they are defined, claimed, resolved, emitted, fail and go.
+//! The verbs of symbols: they are defined, claimed, resolved, emitted, fail and go.
 
 pub(crate) mod absolute;
 pub(crate) mod claim;

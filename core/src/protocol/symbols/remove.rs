@@ -1,7 +1,7 @@
-//! Remove: a row goes, in whatever state it is.
+//! Remove: a row goes, in any state.
 //!
-//! Whoever waits on a removed row fails, and so does everything emitted that depends on it and is not
-//! Ready yet. What is Ready already stays: callers of removed code are the embedder's affair.
+//! Queries that wait on a removed row fail, and so do emitted rows that depend on it and are not Ready
+//! yet. Rows that are Ready stay: the embedder ensures that removed code is not called.
 
 use crate::sync::weakened;
 use crate::{EventKind, FailureCause, LookupError, RequiredState, SessionEvent};
@@ -11,7 +11,7 @@ use crate::protocol::state::{Effects, Fallen, Payload, RemovedRow, RowState, Ses
 use crate::protocol::storage::RowId;
 
 impl<P: Payload> SessionState<P> {
-    /// Removes one row in whatever state it is.
+    /// Removes one row in any state.
     pub(crate) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         match self.definitions[row].state {
             RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
@@ -24,7 +24,7 @@ impl<P: Payload> SessionState<P> {
         self.delete_row(row, tell, effects);
     }
 
-    /// Removes a row on which nobody waits.
+    /// Removes a row without waiters.
     pub(crate) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
         self.dependants.forget(row, effects);
         if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, tell, effects) {
@@ -52,7 +52,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Tells whoever waits on a row that is about to be removed that it has become Ready: who depends on it becomes so too.
+    /// Tells the waiters of a row that is about to be removed that it has become Ready: its dependants become Ready too.
     fn leave_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
         if let Some(waiting) = self.definitions.waiting_mut(id) {
             let queries = std::mem::replace(waiting, Waiters::NOBODY).queries;
@@ -64,10 +64,10 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// Fails whoever waits on a row that is about to be removed.
+    /// Fails the waiters of a row that is about to be removed.
     fn fail_waiting(&mut self, id: RowId, effects: &mut Effects<P>) {
         let Some(waiting) = self.definitions[id].waiting().copied() else { return };
-        // A failure may be on its way to the row: whoever depends on it hears of the removal instead.
+        // A failure may be on its way to the row: its dependants fail by the removal instead.
         let fails = |node| self.forest.fail(node) || self.forest.state(node) == NodeState::Failed;
         let spreads = waiting.node.filter(|_| !weakened("remove::tells_no_dependants")).is_some_and(fails);
         if spreads {

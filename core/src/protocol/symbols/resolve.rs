@@ -42,7 +42,7 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
-    /// What becomes of a row, if it carries the claim.
+    /// The new state of a row, if it carries the claim.
     #[inline]
     fn resolution(
         &self,
@@ -72,7 +72,7 @@ impl<P: Payload> SessionState<P> {
     }
 }
 
-/// What was found about the rows of a claim.
+/// Findings about the rows of a claim.
 #[derive(Default)]
 struct Tally {
     rows: usize,

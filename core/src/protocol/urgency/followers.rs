@@ -1,11 +1,11 @@
-//! What rises with a claim, and what is about to rise.
+//! Followers of a claim, which rise with it; and rises that are still to come.
 
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::storage::{ClaimId, Pieces, QueryId, RowId};
 use crate::sync::Arc;
 use crate::task::ticket::Ticketed;
 
-/// What rises with a claim.
+/// The queries and claims that rise with a claim.
 #[derive(Debug, Default)]
 pub(crate) struct Followers {
     /// Where its unit lies while it is queued, if that may be in several queues.
@@ -22,7 +22,7 @@ impl Followers {
     }
 }
 
-/// What is about to rise.
+/// Rises that are still to come.
 #[derive(Debug, Default)]
 pub(crate) struct Urgency {
     /// A unit was claimed below the highest priority.

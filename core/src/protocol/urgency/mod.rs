@@ -1,16 +1,16 @@
 //! Urgency: priority follows demand upwards.
 //!
-//! A *need* is what keeps a unit claimed: a query lodged on one of its rows, or an emitted row that depends on one.
+//! A *need* keeps a unit claimed: a query lodged on one of its rows, or an emitted row that depends on one.
 //!
 //! | need | is as urgent as |
 //! |---|---|
 //! | query that says how urgent it is, a blocked thread's included | it says |
 //! | query on behalf of a unit, aliases included | that unit's claim |
-//! | query on nobody's behalf that says nothing | the needed unit says itself |
+//! | query on no unit's behalf that says nothing | the needed unit says itself |
 //! | emitted row | the most urgent need that it has had |
 //!
 //! A claim is as urgent as the most urgent need that it has had. So a [`RisingPriority`] rises and never sinks. A unit that loses its
-//! demand before it begins goes back to its rows (`demand.rs`); whoever claims it again makes a new claim, with a new priority.
+//! demand before it begins goes back to its rows (`demand.rs`); the next claim of it is a new one, with a new priority.
 //!
 //! # Rise
 //!
@@ -33,7 +33,7 @@
 //!
 //! # Too urgent
 //!
-//! - A rise that is still to come reaches whatever claim has the row then. Nobody may need that one so much.
+//! - A rise that is still to come reaches the claim that has the row then, which may have no need so urgent.
 //! - A unit that replaces another is as urgent as it says once a lookup has left that to the unit. The lookup may have ended.
 //!
 //! **Architecture Invariant:** no need is more urgent than what it leads to, once no rise is left to do (`check.rs`).
@@ -51,7 +51,7 @@ use crate::protocol::state::{Payload, PendingUnit, RisingPriority, RowState, Sea
 use crate::protocol::storage::{ClaimId, RowId};
 
 impl<P: Payload> SessionState<P> {
-    /// How urgent a row is, or its unit; none if nobody is at work on it.
+    /// How urgent a row is, or its unit; none if no work on it is under way.
     pub(crate) fn priority_of(&self, row: RowId) -> Option<RisingPriority> {
         match self.definitions.row(row)?.state {
             RowState::Materializing { claim, .. } | RowState::Resolved { claim, .. } => {

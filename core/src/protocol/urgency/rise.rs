@@ -23,7 +23,7 @@ impl<P: Payload> SessionState<P> {
         }
         if let Some(claim) = rises_with.and_then(|claim| self.definitions.claim_mut(claim)) {
             let asked = &mut claim.followers_mut().asked;
-            // What has ended makes room before the list grows; where most still waits it grows all the same.
+            // Ended queries make room before the list grows; if most still wait, it grows all the same.
             if asked.len() == asked.capacity() {
                 asked.retain(|&query| self.lookups.query(query).is_some());
                 asked.reserve(asked.len() + 1);
@@ -66,7 +66,7 @@ impl<P: Payload> SessionState<P> {
                 Riser::Claim(claim) => self.raise_claim(claim, to, effects),
                 Riser::Query(query) => self.raise_query(query, to),
             };
-            // Whoever gave the budget counts what is taken from it.
+            // The giver of the budget counts the steps taken from it.
             self.agenda.count_steps(steps.saturating_sub(*budget));
             *budget = budget.saturating_sub(steps);
         }

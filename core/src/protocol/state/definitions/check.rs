@@ -1,4 +1,4 @@
-//! What holds of definitions, of the units, claims and trackers that have them, and of the records that lookups without the lock read.
+//! Checks of definitions, of the units, claims and trackers that have them, and of the records that lookups without the lock read.
 
 use rustc_hash::FxHashMap;
 

@@ -23,7 +23,7 @@ use super::row::{Row, RowState, Source, Waiters};
 pub(crate) struct Claim {
     /// Where its resources go. Stale only if the claim has no rows.
     pub(super) tracker: TrackerId,
-    /// What [`Claim::rows`] are, unless there is a list of them.
+    /// The only one of [`Claim::rows`], unless there is a list of them.
     row: RowId,
     rare: Option<Box<Rare>>,
     /// How many rows carry the claim.
@@ -37,7 +37,7 @@ pub(crate) struct Claim {
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Claim>() <= 32, "see Claim");
 
-/// What few claims have.
+/// Data that few claims have.
 #[derive(Debug, Default)]
 struct Rare {
     /// The rows, where they are not one.
@@ -48,7 +48,7 @@ struct Rare {
     queued_in: Option<SerialQueueId>,
     /// When and where the unit began, if that is noted.
     begun: Option<Box<Begun>>,
-    /// What rises with it.
+    /// The queries and claims that rise with it.
     followers: Followers,
 }
 
@@ -98,7 +98,7 @@ impl Claim {
         self.rare.as_ref()?.begun.as_deref()
     }
 
-    /// What rises with it, if anything.
+    /// The queries and claims that rise with it, if any.
     pub(in crate::protocol) fn followers(&self) -> Option<&Followers> {
         self.rare.as_ref().map(|rare| &rare.followers)
     }
@@ -133,7 +133,7 @@ fn count_of(rows: &[RowId]) -> u32 {
     u32::try_from(rows.len()).expect("a session holds fewer than four billion rows")
 }
 
-/// What has become of a row that was searched.
+/// The effect of a search on a row.
 pub(crate) enum Claimed<U> {
     /// Nothing: it was searched before.
     Nothing,
@@ -147,8 +147,8 @@ pub(crate) enum Claimed<U> {
 pub(crate) type RowNodes = SmallVec<[NodeId; 2]>;
 
 impl<P: Payload> Definitions<P> {
-    /// Somebody needs `row`: the unit that waits in it leaves its rows, all of which are Materializing from now on. What it is claimed
-    /// for is as urgent as `need`; without one the unit says so itself.
+    /// Claims the unit that waits in `row`: the unit leaves its rows, all of which are Materializing from now on. The claim is as
+    /// urgent as `need`; without one the unit's own priority counts.
     #[inline]
     pub(in crate::protocol) fn claim(
         &mut self,
@@ -186,8 +186,8 @@ impl<P: Payload> Definitions<P> {
         Claimed::Unit(claim, unit)
     }
 
-    /// Puts a claimed unit that has not started into the rows of its claim, on which nobody may wait, and ends the claim. Gives nodes of
-    /// the rows that have outlived those who depended on them.
+    /// Puts a claimed unit that has not started into the rows of its claim, which must have no waiters, and ends the claim. Gives nodes
+    /// of the rows that have outlived their dependants.
     #[must_use = "nobody else knows the nodes"]
     pub(in crate::protocol) fn give_back(
         &mut self,

@@ -60,7 +60,7 @@ impl<P: Payload> Definitions<P> {
         Some((id, self.dylibs[id].name.clone()))
     }
 
-    /// The link order, with names for whoever makes handles of it. Empty for a removed dylib.
+    /// The link order, with the names that handles need. Empty for a removed dylib.
     pub(crate) fn link_order(&self, dylib: DylibId) -> Vec<(DylibId, Arc<str>, JitDylibLookupFlags)> {
         let Some(dylib) = self.dylibs.get(dylib) else { return Vec::new() };
         dylib.link_order.iter().map(|&(id, flags)| (id, self.dylibs[id].name.clone(), flags)).collect()
@@ -167,7 +167,7 @@ impl<P: Payload> Definitions<P> {
         Ok(order)
     }
 
-    /// What each of `names` is, without searching it.
+    /// The flags of each of `names`, without searching it.
     pub(crate) fn flags(&self, dylib: DylibId, names: Vec<SymbolName>) -> Vec<(SymbolName, SymbolFlags)> {
         let flags = |name: SymbolName| {
             let row = self.find(dylib, &name)?;

@@ -1,7 +1,7 @@
 //! Initializers: which symbols stand for static initialisers, in the order in which their units were defined.
 //!
 //! A unit with an initializer has a number; its initializer's row carries it from the definition to the removal,
-//! whatever becomes of the unit. A number that ends leaves through the effects, once.
+//! even if the unit has gone. A number that ends leaves through the effects, once.
 
 use std::collections::BTreeMap;
 

@@ -7,8 +7,8 @@
 //!   claim ◀─ its rows, until they are emitted    claim.rs
 //! ```
 //!
-//! Everybody may read. A row, a dylib and a tracker are never given out to be changed: what changes them is here, and each of these
-//! functions leaves what is drawn above as it must be.
+//! Everybody may read. A row, a dylib and a tracker are never given out to be changed: all functions that change them are here, and
+//! each keeps the drawing above true.
 //!
 //! | what | is changed by |
 //! |---|---|
@@ -19,7 +19,7 @@
 //! | units and claims | `claim`, `give_back`, `rename_unit`, `delegate`, `end_claim` |
 //! | how far a row is | `claim`, `give_back`, `resolve`, `emit`, `make_ready`, `fail` |
 //!
-//! What waits on a row (`waiting_mut`) and how urgent a claim is (`claim_mut`) belongs to lookups, the forest and `urgency/`.
+//! The waiters of a row (`waiting_mut`) and the priority of a claim (`claim_mut`) belong to lookups, the forest and `urgency/`.
 //!
 //! **Invariant:** `check.rs`.
 
@@ -60,11 +60,11 @@ use tracker::Tracker;
 pub(crate) use names::FirstNamed;
 pub(crate) use rows::{RemovedRow, Tell};
 
-/// What is defined, where, and who provides it.
+/// The definitions: symbols, their dylibs, and the units that provide them.
 pub(crate) struct Definitions<P: Payload> {
     rows: RowSlab,
     names: NameIndex,
-    /// What lookups of Ready symbols read without the lock.
+    /// The records that lookups of Ready symbols read without the lock.
     records: Recorder,
     initializers: Initializers,
     dylibs: Slab<DylibId, Dylib>,
@@ -79,7 +79,7 @@ pub(crate) struct Definitions<P: Payload> {
     products: Products,
     /// Resources whose last row was removed by name, with its dylib; only while an operation removes.
     orphans: Vec<(DylibId, P::Resource)>,
-    /// Somebody sees events: rows are counted by dylib, and it is told which of them go.
+    /// There are observers: rows are counted by dylib, and the removal of each is reported.
     is_observed: bool,
 }
 
@@ -160,7 +160,7 @@ impl<P: Payload> Definitions<P> {
         self.units.get(unit).map(|unit| &**unit)
     }
 
-    /// What lookups of Ready symbols read without the lock.
+    /// The records that lookups of Ready symbols read without the lock.
     pub(crate) fn records(&self) -> Arc<Records> {
         self.records.clone()
     }

@@ -174,7 +174,7 @@ fn home_of(identity: u64) -> Home {
     Home { shard: shard as usize, hash: hash as u32 }
 }
 
-/// What tables see of a hash. The bits that Fx mixes best are its lowest ones, and the shard has taken some.
+/// The part of a hash that tables use. The bits that Fx mixes best are its lowest ones, and the shard has taken some.
 fn spread(hash: u64) -> u32 {
     ((hash >> 6) as u32).wrapping_mul(0x9E37_79B1)
 }
@@ -185,7 +185,7 @@ fn hash_in(dylib: DylibId, name: &SymbolName) -> u32 {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl NameIndex {

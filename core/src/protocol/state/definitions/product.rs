@@ -1,4 +1,4 @@
-//! Products: what a unit has made, and which rows it serves.
+//! Products: the resources that a unit has made, and the rows they serve.
 //!
 //! A resource that a responsibility registers lies in the tracker of its claim and goes with that. It serves the rows of the claim:
 //! they share a *product*, which counts them. When the last of them is removed by name, the product's resources go as well.
@@ -11,10 +11,10 @@
 //!
 //! A claim has no product before it registers a resource; the rows of units without resources have none. Rows take theirs along
 //! wherever they go: from claim to claim, back to a unit, to another tracker. So symbols that were delegated after a resource was
-//! registered keep that resource too, for nobody knows which of them it is for.
+//! registered keep that resource too, because it is unknown which of them it is for.
 //!
 //! An initializer symbol stands for all the rest of its unit. It goes with the last of the others that is removed by name, at the
-//! end of the operation: what a transaction defines in its steps still competes with it.
+//! end of the operation: definitions in a transaction's steps still compete with it.
 
 use smallvec::SmallVec;
 
@@ -28,7 +28,7 @@ use super::{Definitions, claim::Claim};
 /// Gaps go when there are more of them than resources, and more than so many. Random histories are short.
 const GAPS_MIN: usize = if cfg!(test) { 0 } else { 16 };
 
-/// What the rows of one claim are made of.
+/// The resources that the rows of one claim share.
 #[derive(Debug)]
 pub(super) struct Product {
     /// How many rows it serves.
@@ -56,7 +56,7 @@ struct ResourcePlaces<R> {
 #[derive(Debug)]
 struct ResourcePlace<R> {
     resource: Option<R>,
-    /// What it is part of, or `NONE`.
+    /// The product it is part of, or `NONE`.
     product: u32,
     /// The place of the next older resource of the product, or `NONE`.
     earlier: u32,
@@ -152,7 +152,7 @@ impl<R> ResourcePlaces<R> {
     }
 }
 
-/// What an operation that removes by name has touched: an initializer symbol may be all that is left of it.
+/// A unit or product that a removal by name has touched: an initializer symbol may be all that is left of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Remnant {
     Unit(DylibId, UnitId),
@@ -225,7 +225,8 @@ impl<P: Payload> Definitions<P> {
         }
     }
 
-    /// A row that has a product is about to go. What served no other row is an orphan, unless it goes with its tracker.
+    /// A row that has a product is about to go. A resource that served no other row is an orphan, unless it goes with its
+    /// tracker.
     pub(super) fn leave_product(&mut self, row: RowId, memory: &mut impl Takes) {
         let (index, tracker, dylib) = (self.rows[row].product, self.rows[row].tracker, self.rows[row].dylib);
         let product = self.products.at_mut(index);
@@ -253,7 +254,7 @@ impl<P: Payload> Definitions<P> {
         }
     }
 
-    /// The initializer symbol that is all that is left, if nobody is at work on it.
+    /// The initializer symbol that is all that is left, if no work on it is under way.
     pub(in crate::protocol) fn is_all_that_is_left(&self, remnant: Remnant) -> Option<RowId> {
         let left = match remnant {
             Remnant::Unit(dylib, unit) => self.only_symbol(dylib, unit),
@@ -265,7 +266,7 @@ impl<P: Payload> Definitions<P> {
         left.filter(|&row| self.is_initializer(row) && self.rows[row].claim().is_none())
     }
 
-    /// The resources that serve nobody since rows were removed by name, by dylib, newest last.
+    /// The resources that serve no row since rows were removed by name, by dylib, newest last.
     pub(in crate::protocol) fn take_orphans(&mut self) -> Vec<(DylibId, P::Resource)> {
         std::mem::take(&mut self.orphans)
     }
@@ -319,7 +320,7 @@ impl<P: Payload> Definitions<P> {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl<R> Resources<R> {

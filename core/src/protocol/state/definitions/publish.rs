@@ -1,9 +1,9 @@
 //! Publish: the records by which Ready symbols are found without the lock.
 //!
-//! All definitions of a name, over all dylibs, are in one list. A name has a record while one of them is
-//! Ready; the record changes in the transaction that changes the list. Defining a name that is Ready
-//! nowhere costs no record. Where a name has many definitions, its record stays until most of them are gone, so that
-//! nobody pays for all of them twice.
+//! All definitions of a name, over all dylibs, are in one list. A name has a record while one of them is Ready; the
+//! record changes in the transaction that changes the list. Defining a name that is Ready nowhere costs no record.
+//! Where a name has many definitions, its record stays until most of them are gone, so that the cost of all of them
+//! is not paid twice.
 
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{Id, NONE, RowId, Takes};
@@ -30,7 +30,7 @@ impl<P: Payload> Definitions<P> {
         }
     }
 
-    /// The source of an alias is gone: nobody is given the alias from now on. Says whether anything has changed by that.
+    /// The source of an alias is gone: no lookup finds the alias from now on. Says whether anything has changed by that.
     pub(in crate::protocol) fn strand(&mut self, id: RowId) -> bool {
         let Some(row) = self.rows.get_mut(id) else { return false };
         let is_ready = matches!(row.state, RowState::Ready { .. });
@@ -86,7 +86,7 @@ impl<P: Payload> Definitions<P> {
     }
 }
 
-/// What is recorded of a row.
+/// The record of a row.
 fn recorded(id: RowId, row: &Row) -> RecordedDefinition {
     let (address, is_ready) = match row.state {
         RowState::Ready { address } => (address, true),

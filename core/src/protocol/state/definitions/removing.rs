@@ -1,9 +1,10 @@
 //! Removing: trackers go for everybody at one moment, row by row after it.
 //!
 //! A tracker may hold a million rows, and a dylib have a million trackers; all of them go at one moment. The tracker is
-//! *removing*: from then on it is defunct, nobody finds its rows, its claims act on nothing, tokens of its rows are tokens of
-//! removed rows. The rows themselves go in slices. Until the last one is gone, lookups of what is Ready take the lock, because
-//! records still tell of them. A tracker of a few rows is removed at once, within one transaction, and is never in this state.
+//! *removing*: from then on it is defunct, no lookup finds its rows, its claims act on nothing, tokens of its rows are tokens
+//! of removed rows. The rows themselves go in slices. Until the last one is gone, lookups of Ready symbols take the lock,
+//! because records still have them. A tracker of a few rows is removed at once, within one transaction, and is never in this
+//! state.
 //!
 //! ```text
 //!   dylib, era 3    newest ─▶ tracker, era 3 ─▶ tracker, era 3
@@ -11,12 +12,12 @@
 //!                          ─▶ tracker, era 2                                            went by itself
 //! ```
 //!
-//! To clear a dylib looks at none of its trackers: it takes the whole list off, and begins an *era*. A tracker of another era
-//! than its dylib's is being removed, and so is one whose dylib is gone. Eras of which somebody still knows are close together, so
-//! that none comes again meanwhile.
+//! Clearing a dylib looks at none of its trackers: it takes the whole list off, and begins an *era*. A tracker of another era than
+//! its dylib's is being removed, and so is one whose dylib is gone. Eras that are still in use are close together, so none comes
+//! again meanwhile.
 //!
 //! Trackers being removed are in no dylib's list, and their dylib may be removed before them: its name is kept. The resources of a
-//! cleared dylib are gathered tracker by tracker, for whoever has cleared it.
+//! cleared dylib are gathered tracker by tracker, for the thread that cleared it.
 
 use std::collections::VecDeque;
 
@@ -32,7 +33,7 @@ pub(super) struct RemovingTrackers<R> {
     removals: VecDeque<RemovingList>,
     /// How many removals there have been.
     begun: u64,
-    /// The resources of dylibs that are being cleared, or were, until whoever has cleared them takes them along: by tracker, the
+    /// The resources of dylibs that are being cleared, or were, until the clearing thread takes them along: by tracker, the
     /// newest first.
     cleared: Vec<(Clearing, Pieces<Resources<R>>)>,
 }
@@ -43,7 +44,7 @@ impl<R> Default for RemovingTrackers<R> {
     }
 }
 
-/// Trackers that were removed at one moment, and have rows left that nobody may see.
+/// Trackers that were removed at one moment, and have rows left that must not be seen.
 #[derive(Debug)]
 struct RemovingList {
     /// The first of a list through the trackers, which is not empty.
@@ -70,7 +71,7 @@ impl<R: Send + 'static> Cleared<R> {
 }
 
 impl<P: Payload> Definitions<P> {
-    /// Whether the tracker was removed, and has rows left that nobody may see.
+    /// Whether the tracker was removed, and has rows left that must not be seen.
     #[inline]
     pub(crate) fn tracker_is_removing(&self, tracker: TrackerId) -> bool {
         self.is_removing()

@@ -32,7 +32,8 @@ pub(crate) type RowSlab = Slab<RowId, Row, TwoLines>;
 
 /// One definition of a symbol.
 ///
-/// What an emission reads of the rows it depends on comes first, and fills a line of the cache with the slot's generation.
+/// The fields that an emission reads of the rows it depends on come first, and fill a line of the cache with the slot's
+/// generation.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Row {
@@ -40,14 +41,14 @@ pub(crate) struct Row {
     pub(crate) dylib: DylibId,
     pub(crate) state: RowState,
     pub(crate) flags: SymbolFlags,
-    /// What its unit says of itself.
+    /// Its unit's own priority.
     pub(crate) own_priority: TaskPriority,
     /// A query that wants no more than the address has been lodged on it.
     pub(crate) is_wanted_resolved: bool,
     pub(crate) tracker: TrackerId,
     /// The neighbours in the list of all dylibs' definitions of the name.
     pub(crate) namesakes: Links,
-    /// What it is made of, if its unit has registered a resource, or `NONE` (`product.rs`). Fills a gap.
+    /// Its product, if its unit has registered a resource, or `NONE` (`product.rs`). Fills a gap.
     pub(crate) product: u32,
     /// The unit that provides it, for errors.
     pub(crate) unit_name: SymbolName,
@@ -63,9 +64,9 @@ const _: () = assert!(size_of::<Row>() == 96, "the product lies where nothing el
 /// How far a definition has come: each state carries exactly the data that exists in it.
 #[derive(Debug)]
 pub(crate) enum RowState {
-    /// Nobody has looked for it.
+    /// It was never searched.
     NeverSearched { source: Source },
-    /// Somebody has, then the unit came back unstarted: can be claimed again, no longer overridden.
+    /// It was searched, then the unit came back unstarted: can be claimed again, no longer overridden.
     Returned { unit: UnitId },
     /// Its unit was claimed.
     Materializing { claim: ClaimId, waiting: Waiters },
@@ -79,7 +80,7 @@ pub(crate) enum RowState {
     Failed { fallen: Fallen, via: RowId },
 }
 
-/// Where a definition that nobody has searched comes from.
+/// The origin of a definition that was never searched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// A unit makes it.
@@ -100,12 +101,12 @@ pub(crate) enum Standing {
     Failed,
 }
 
-/// Who waits on a row.
+/// The waiters of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiters {
     /// The first of the queries lodged on it.
     pub(crate) queries: Lodging,
-    /// Its node in the forest, once somebody depends on it or it waits itself.
+    /// Its node in the forest, once another row depends on it or it waits itself.
     pub(crate) node: Option<NodeId>,
 }
 
@@ -181,7 +182,7 @@ impl Row {
         self.state = next;
     }
 
-    /// Who waits on the row, in the states in which anybody can.
+    /// The waiters of the row, in the states that can have any.
     pub(crate) fn waiting(&self) -> Option<&Waiters> {
         match &self.state {
             RowState::Materializing { waiting, .. }
@@ -201,7 +202,7 @@ impl Row {
         }
     }
 
-    /// What a query that wants `required` is told of the row, once it has come as far.
+    /// The row's definition for a query that wants `required`, once the row has come as far.
     pub(crate) fn found(&self, required: RequiredState) -> Option<ExecutorSymbolDef> {
         Some(ExecutorSymbolDef::new(
             self.state.reached(required)?,

@@ -56,7 +56,7 @@ impl<P: Payload> Definitions<P> {
         self.insert_row(tracker, name, unit_name, definition.flags, state, effects);
     }
 
-    /// Whoever has a claim provides further symbols. They share what its rows are made of.
+    /// Defines further symbols for the holder of a claim. They share the product of its rows.
     pub(in crate::protocol) fn define_claimed(
         &mut self,
         claim: ClaimId,
@@ -105,7 +105,7 @@ impl<P: Payload> Definitions<P> {
         row
     }
 
-    /// Who waits on a row, in the states in which anybody can.
+    /// The waiters of a row, in the states that can have any.
     #[inline]
     pub(in crate::protocol) fn waiting_mut(&mut self, row: RowId) -> Option<&mut Waiters> {
         self.rows.get_mut(row)?.waiting_mut()
@@ -143,7 +143,7 @@ impl<P: Payload> Definitions<P> {
         let RowState::Materializing { claim, waiting } = row.state else { return None };
         row.flags = flags;
         row.advance(RowState::Resolved { claim, address, waiting });
-        // Mostly nobody does, and who waits for more need not be looked at.
+        // Mostly there is no such query, and queries that wait for Ready need not be looked at.
         let is_wanted = row.is_wanted_resolved || weakened("lodge::addresses_answer_everybody");
         is_wanted.then_some(waiting.queries)
     }
@@ -184,14 +184,14 @@ impl<P: Payload> Definitions<P> {
     pub(super) fn bind(&mut self, id: RowId, address: ExecutorAddr) {
         let row = &mut self.rows[id];
         row.flags = row.flags.without_weak_and_common();
-        // What exists for its side effects only has no address, whatever the map says.
+        // A symbol for side effects only has no address, even if the map has one.
         let has_none = row.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
         row.advance(RowState::Ready { address: if has_none { ExecutorAddr::NULL } else { address } });
         self.publish(id);
     }
 
-    /// Removes a row in whatever state it is. What waited on it has been dealt with. A unit that is left with no row leaves through
-    /// `effects`; a claim that is left with none ends.
+    /// Removes a row in any state. Its waiters have been dealt with. A unit that is left with no row leaves through `effects`; a
+    /// claim that is left with none ends.
     ///
     /// Tells of it if there are observers.
     pub(in crate::protocol) fn delete_row(
@@ -270,7 +270,7 @@ pub(crate) enum Tell {
     Nothing,
 }
 
-/// What observers are told of a row that is gone.
+/// The notice to observers of a row that is gone.
 #[must_use = "observers shall see that it is gone"]
 pub(crate) struct RemovedRow {
     pub(in crate::protocol) symbol: SymbolName,

@@ -14,7 +14,7 @@ use crate::protocol::storage::{QueryId, RowId};
 
 use super::Lookups;
 
-/// What aliases wait for.
+/// The edges from aliases to their sources or lookups.
 #[derive(Debug, Default)]
 pub(super) struct AliasEdges {
     /// For each alias whose source is known, that.

@@ -1,4 +1,4 @@
-//! What holds of lookups, wherever they wait.
+//! Checks of lookups, wherever they wait.
 
 use rustc_hash::FxHashSet;
 

@@ -8,7 +8,7 @@ use super::query::{Entries, Entry, Lodging, Progress, Query};
 use super::{Answered, TakenOut};
 
 impl<P: Payload> SessionState<P> {
-    /// Ends a query without an answer, because nobody wants one any more. Says whether it had not ended before.
+    /// Ends a query without an answer, because none is wanted any more. Says whether it had not ended before.
     ///
     /// # Cost
     /// One step for each of its symbols, in slices if there are many.
@@ -46,7 +46,7 @@ impl<P: Payload> SessionState<P> {
         }
     }
 
-    /// The same, by whoever has at hand what there is to tell.
+    /// The same, for a caller that has the definition at hand.
     pub(crate) fn tell_lodged(
         &mut self,
         first: Lodging,
@@ -112,11 +112,11 @@ impl<P: Payload> SessionState<P> {
     }
 }
 
-/// What a query has found, as it leaves the state: no step of it is taken under the lock.
+/// The finds of a query as it leaves the state: no step through them is taken under the lock.
 #[derive(Debug)]
 pub(crate) struct Answer {
     entries: Entries,
-    /// Nobody has asked where the symbols are.
+    /// Only flags were asked for, no addresses.
     flags_only: bool,
 }
 
@@ -184,7 +184,7 @@ pub(crate) struct Found {
 }
 
 impl Entry {
-    /// What was found, if that is part of the answer. Symbols without an address are not.
+    /// The definition found, if it is part of the answer. Symbols without an address are not.
     fn found(&self, flags_only: bool) -> Option<&ExecutorSymbolDef> {
         let Progress::Found(definition) = &self.progress else { return None };
         let has_no_address = definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);

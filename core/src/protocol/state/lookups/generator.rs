@@ -42,7 +42,7 @@ pub(crate) struct Suspended {
     pub(super) apart: Option<ServedApart>,
 }
 
-/// What a generator does for a lookup while it serves others.
+/// A lookup's state at a generator that serves others meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct ServedApart {
     /// Of the lookups that it has made meanwhile so that this one can go on, the last that came to a generator; may have ended.
@@ -81,7 +81,7 @@ impl Suspended {
     }
 }
 
-/// What has become of a lookup that came to a generator.
+/// The outcome of a lookup's arrival at a generator.
 pub(crate) enum Arrival<G> {
     /// The generator is to be asked.
     Served { generator: G, name: Arc<str> },
@@ -104,7 +104,7 @@ impl<G> Generator<G> {
 }
 
 impl<P: Payload> Lookups<P> {
-    /// A generator that serves nobody yet.
+    /// Adds a generator that serves no lookup yet.
     pub(crate) fn add_generator(
         &mut self,
         value: P::Generator,

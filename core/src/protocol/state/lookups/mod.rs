@@ -1,4 +1,4 @@
-//! Lookups: the queries that have not ended, and what they wait for that is no row.
+//! Lookups: the queries that have not ended, and the generators and aliases they wait for.
 //!
 //! ```text
 //!   query ─ lodged ────▶ entries ◀─▶ the lists of rows        query.rs
@@ -6,7 +6,7 @@
 //!   alias ─▶ its lookup, or its source                        alias.rs
 //! ```
 //!
-//! Everybody may read. What changes a query is here, and leaves what is drawn above as it must be.
+//! Everybody may read. All functions that change a query are here, and each keeps the drawing above true.
 //!
 //! | what | is changed by |
 //! |---|---|
@@ -36,7 +36,7 @@ use alias::AliasEdges;
 use generator::Generator;
 use query::{Asker, Entries, Phase, Query};
 
-/// What is asked and not answered yet.
+/// The lookups that are not answered yet.
 pub(crate) struct Lookups<P: Payload> {
     queries: Slab<QueryId, Query<P::Handler>>,
     generators: Slab<GeneratorId, Generator<P::Generator>>,
@@ -189,7 +189,7 @@ impl<P: Payload> fmt::Debug for Lookups<P> {
 
 #[cfg(all(test, not(uruk_loom)))]
 mod parts {
-    //! What only tests may see and do.
+    //! For tests alone.
     use super::*;
 
     impl<P: Payload> Lookups<P> {

@@ -138,7 +138,7 @@ impl Entry {
     }
 }
 
-/// What a lookup searches, where.
+/// The symbols that a lookup searches, and the order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
     pub(crate) kind: LookupKind,
@@ -149,7 +149,7 @@ pub(crate) struct Search {
     pub(crate) alias: Option<RowId>,
     /// Search the link order of this dylib, as it is when the lookup begins, instead of `order`.
     pub(crate) along: Option<DylibId>,
-    /// What symbols are will do: nothing is claimed.
+    /// Flags alone are asked for: nothing is claimed.
     pub(crate) flags_only: bool,
     /// The query whose generator makes this lookup, which that generator must not keep waiting. It asks for flags only.
     pub(crate) on_behalf_of: Option<QueryId>,
