@@ -1,4 +1,4 @@
-//! What others see between the slices of a removal, a failure or an emission, and what is left when they are over.
+//! The view of others between the slices of a removal, a failure or an emission, and the state when they are over.
 
 use super::numbers::{Numbers, definition, exported};
 use super::slices::History;
@@ -92,7 +92,7 @@ fn what_is_removed_at_one_moment_is_removed_before_what_comes_after() {
     history.take(effects);
 }
 
-/// What is defined in a dylib while its rows go belongs to the era that has begun.
+/// A definition made in a dylib while its rows go belongs to the era that has begun.
 #[test]
 fn a_dylib_is_cleared_before_what_comes_after() {
     let mut history = History::new(1);
@@ -123,7 +123,7 @@ fn a_dylib_is_cleared_before_what_comes_after() {
     history.take(effects);
 }
 
-/// Nobody removed a claim that had no row left when the removal of its tracker began.
+/// A claim that had no row left when the removal of its tracker began was never removed.
 #[test]
 fn a_claim_that_has_delegated_everything_ends_while_its_tracker_goes() {
     let mut history = History::new(1);

@@ -36,7 +36,7 @@ impl Scene {
         self.look_up(0, &[name]).expect("it waits")
     }
 
-    /// Defines a symbol that somebody waits for; it is materializing.
+    /// Defines a symbol for which a query waits; it is materializing.
     fn has_claimed(&mut self, name: &str) -> (ClaimedUnit<u32>, QueryId) {
         self.defines(name);
         let query = self.asks_for(name);
@@ -290,7 +290,7 @@ fn an_emitted_row_that_needs_what_is_gone() {
         let claim = state.definitions[row].claim().expect("it was claimed");
         drop(state.definitions.delete_row(row, Tell::Nothing, &mut Effects::default()));
         assert!(state.definitions.get_claim(claim).is_none());
-        // Its node lives on, as somebody else's.
+        // Its node lives on, as another row's.
         state.definitions.waiting_mut(other).expect("it materializes").node = Some(node);
     });
 }

@@ -1,5 +1,5 @@
-//! Who is told of a deadlock when it looks: states built step by step, without threads. Each kind of edge closes a cycle, and who may
-//! still be answered is not told.
+//! Deadlocks found by looks: states built step by step, without threads. Each kind of edge closes a cycle, and a wait that may still
+//! be answered is not refused.
 
 use std::time::Duration;
 
@@ -170,7 +170,7 @@ fn what_lies_beneath_on_the_stack_waits_for_what_lies_above() {
     let above = Holdings { below: Some(below), ..Holdings::default() };
     let above = scene.block_with(2, above, &["a"]);
     assert_eq!(scene.told(), [(2, true)]);
-    // The lookup beneath may still be answered, by whoever has x.
+    // The lookup beneath may still be answered, by the owner of x.
     scene.look(below);
     assert_eq!(scene.told(), []);
     scene.state.end_wait(above, &mut scene.effects);
@@ -359,7 +359,7 @@ fn a_lookup_that_is_served_apart_waits_for_what_is_asked_for_it() {
     scene.settle();
 }
 
-/// Each alias of a unit is finished by itself: whoever provides the source of one may need the alias beside it.
+/// Each alias of a unit is finished by itself: the unit of one alias's source may need the alias beside it.
 #[test]
 fn an_alias_waits_for_its_source_and_not_for_those_of_others_beside_it() {
     let mut scene = in_small_slices();

@@ -13,7 +13,7 @@ use crate::protocol::tests::model::seeds::try_histories;
 const PLACES: u32 = 12;
 const STRIDE: u32 = 128;
 
-/// What is noted of rows that are there, by their place.
+/// The notes on existing rows, by their place.
 #[derive(Default)]
 struct World {
     dependants: Dependants,

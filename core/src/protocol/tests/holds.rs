@@ -1,4 +1,4 @@
-//! What one hold of the lock moves and frees, however much follows from one event: not how long it takes but how much it is.
+//! The work of one hold of the lock, however much follows from one event: how much it moves and frees, not how long it takes.
 
 use super::numbers::{Numbers, definition, exported, search, with_main};
 use crate::ids::SessionTag;
@@ -26,7 +26,7 @@ struct Chain {
     tracker: TrackerId,
     query: QueryId,
     leaf: ClaimId,
-    /// What holds have left to free.
+    /// The memory that holds have left to free.
     left: Vec<Memory>,
 }
 

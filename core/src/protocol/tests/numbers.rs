@@ -1,5 +1,4 @@
-//! What tests of the state begin with: everything of the embedder is a number, there is one dylib, and units say nothing of
-//! themselves.
+//! A simple state for tests: everything of the embedder is a number, there is one dylib, and units have no properties.
 
 use crate::ids::DylibId;
 use crate::protocol::state::SessionState;

@@ -43,9 +43,9 @@ struct History {
     claims: Vec<ClaimedUnit<u32>>,
     queries: Vec<QueryId>,
     asked: Vec<Asked>,
-    /// What each emitted name was emitted as depending on.
+    /// The dependencies with which each name was emitted.
     dependencies: Vec<Vec<usize>>,
-    /// What has begun does not begin again.
+    /// Units that have begun do not begin again.
     begun: FxHashSet<ClaimId>,
     made: u32,
     is_tame: bool,
@@ -196,7 +196,7 @@ impl History {
             }
             Step::RemoveName(name) => {
                 let names = [self.names[name].clone()];
-                // What is at work cannot be removed by name.
+                // A unit at work cannot be removed by name.
                 let _ = self.state.remove_names(self.dylib, &names, || "main".into(), effects);
             }
             Step::Delegate { claim, names } if !self.claims.is_empty() => self.delegate(claim, names),

@@ -1,8 +1,8 @@
 //! Random histories in which operations come between the slices of what earlier ones left to do.
 //!
 //! The state takes one to three steps a slice and is asked for slices at random moments, so removals, failures, ended
-//! queries and emissions overtake each other in every way. What each operation answers depends on how far the work has
-//! come; what holds whenever nothing is left to do does not.
+//! queries and emissions overtake each other in every way. The answer of each operation depends on how far the work
+//! has come. The invariants of a state with no work left do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,11 +69,11 @@ pub(super) struct History {
     ended: BTreeSet<u32>,
     /// Claims, resolved or not.
     pub(super) claims: Vec<(ClaimedUnit<u32>, bool)>,
-    /// What each emitted row depends on, of what was not Ready then.
+    /// The dependencies of each emitted row that were not Ready then.
     dependencies: BTreeMap<RowId, Vec<RowId>>,
     /// Rows that were Ready once, whether they knew or not.
     ready: BTreeSet<RowId>,
-    /// Whoever comes back for the next slice.
+    /// The attendance for the next slice.
     attendance: Option<Attendance>,
 }
 
@@ -165,7 +165,7 @@ impl History {
 
     pub(super) fn define(&mut self, tracker: usize, names: u16, effects: &mut Effects<Numbers>) {
         self.made += 1;
-        // What exists already would refuse all of them.
+        // An existing one would refuse all of them.
         let fresh = |name: &SymbolName| self.state.definitions.find(self.dylib, name).is_none();
         let symbols: SymbolFlagsMap =
             self.chosen(names).into_iter().filter(fresh).map(|name| (name, SymbolFlags::EXPORTED)).collect();
@@ -233,7 +233,7 @@ impl History {
         }
     }
 
-    /// Nothing is left to do: whatever was to follow has followed.
+    /// Nothing is left to do: all consequences have come.
     fn check(&mut self) {
         self.state.check();
         for (row, dependencies) in &self.dependencies {

@@ -1,9 +1,9 @@
 //! Random histories, lived through by two states at once: one looks single symbols up at sight (`lookup_one.rs`), where it may, and the
-//! other never does. Whatever anybody can see of them is the same after each step.
+//! other never does. Both look the same from outside after each step.
 //!
 //! Definitions are weak, strong, hidden, at known addresses and for side effects only; dylibs generate, and are removed; units begin, or
-//! not, fail, delegate, and wait for each other and in serial queues; who asks is a unit or nobody, and blocks with what it holds, or
-//! not; priorities are followed, and long consequences are cut into slices.
+//! not, fail, delegate, and wait for each other and in serial queues; lookups are on a unit's behalf or on none's, and block with things
+//! held, or not; priorities are followed, and long consequences are cut into slices.
 
 mod claims;
 mod step;
@@ -69,11 +69,11 @@ struct Twin {
     queries: Vec<QueryId>,
     blocked: Vec<Blocked>,
     made: u32,
-    /// What can be seen of the present step.
+    /// The visible results of the present step.
     seen: String,
 }
 
-/// What both have the same.
+/// The parts that both share.
 #[derive(Clone)]
 struct Shared {
     names: Vec<SymbolName>,
@@ -126,7 +126,7 @@ impl Twin {
         writeln!(self.seen, "{what:?}").expect("a String takes everything");
     }
 
-    /// What stands where.
+    /// Notes the state of all rows.
     fn see_all(&mut self) {
         let state = &self.state;
         let rows: Vec<_> = state.definitions.rows().collect();
@@ -149,7 +149,7 @@ impl Twin {
         self.seen.push_str(&seen);
     }
 
-    /// What leaves the state.
+    /// Takes the effects that leave the state.
     fn take(&mut self, mut effects: Effects<Numbers>) {
         self.see(&(&effects.claimed, &effects.completed, effects.names_released));
         let more = *effects.take_more().unwrap_or_default();
@@ -282,7 +282,7 @@ impl Twin {
             symbols,
             required_state: if ready { RequiredState::Ready } else { RequiredState::Resolved },
             by_task: asking.by_task,
-            // Who says nothing inherits from the unit that asks, which a lookup at sight leaves to the other: nobody makes such a one.
+            // A lookup without a priority inherits that of its unit, which a lookup at sight does not do: such lookups are not made.
             asked_by: asker.filter(|_| asking.priority.is_some()),
             priority: asking.priority.map(|priority| PRIORITIES[priority]),
             ..Search::default()

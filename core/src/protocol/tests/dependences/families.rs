@@ -1,9 +1,9 @@
-//! Shapes on which naive algorithms are quadratic. What is bounded is the work counted, not time.
+//! Shapes on which naive algorithms are quadratic. The bound is on the work counted, not on time.
 
 use super::{drain, nodes};
 use crate::protocol::dependences::*;
 
-/// Single-symbol groups by number, with nodes made when somebody depends.
+/// Single-symbol groups by number, with nodes made for the first dependant.
 struct Symbols {
     forest: WaitingForest<usize>,
     nodes: Vec<Option<NodeId>>,
@@ -34,7 +34,7 @@ impl Symbols {
         }
         match self.nodes[symbol] {
             Some(node) => self.forest.emit(&[node], &nodes),
-            // Nobody knows of it, and it waits for nothing.
+            // It has no node, and it waits for nothing.
             None => self.ready += 1,
         }
         self.ready += drain(&mut self.forest).len();
@@ -95,7 +95,7 @@ fn fan_in_and_fan_out() {
     symbols.finish(1.0);
 }
 
-/// The root changes under a long trunk, again and again, and each time somebody at the top asks for it.
+/// The root changes under a long trunk, again and again, and each time a node at the top asks for it.
 /// Compressing whole paths leaves every hint on the trunk pointing at a root that is gone, and the next
 /// question walks all of it.
 #[test]
@@ -220,7 +220,7 @@ fn a_group_that_depends_on_many_failures_is_walked_once() {
     assert!(failure_steps <= 3 * N as u64 / 10, "{failure_steps} steps");
 }
 
-/// What it hung on was the last of its dependencies to become Ready: all others are explored at once, in slices.
+/// It hung on the last of its dependencies to become Ready: all others are explored at once, in slices.
 #[test]
 fn many_edges_are_explored_in_slices() {
     let mut forest = WaitingForest::new();

@@ -207,7 +207,7 @@ impl History {
             }
             match symbol.node {
                 Some(node) => members.push(node),
-                // Nobody knows of it, and it waits for nothing.
+                // It has no node, and it waits for nothing.
                 None => symbol.reported = Some(State::Ready),
             }
         }

@@ -1,10 +1,10 @@
-//! What operations of blocked threads are made of.
+//! The parts of operations of blocked threads.
 
 use proptest::prelude::*;
 
 use super::operation::{Operation, QUEUES};
 
-/// A thread that holds some of what nobody blocked holds blocks in a lookup.
+/// A thread blocks in a lookup, and holds things that no blocked thread holds.
 #[derive(Clone, Debug)]
 pub(super) struct Blocking {
     /// On the stack of a thread that is blocked already.

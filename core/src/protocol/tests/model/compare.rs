@@ -15,7 +15,7 @@ use super::waits::Wait;
 use super::world::*;
 
 impl Harness {
-    /// What the outside was told, then what stands where.
+    /// Compares the news to the outside, then the states of all definitions.
     pub(super) fn compare(&mut self, mut effects: Effects<Integers>) {
         let more = *effects.take_more().unwrap_or_default();
         let mut news = std::mem::take(&mut self.world.news);
@@ -108,7 +108,7 @@ impl Harness {
             numbers.iter().copied().filter(|number| self.world.ever[number].0 == name).collect()
         };
         let mut here = named(fallen, path[0]);
-        // What lies on the way may be gone, and is then left out.
+        // Definitions on the way may be gone, and are then left out.
         let steps = if failure.path_omitted == 0 { path.len() } else { path.len() - 1 };
         for (step, &name) in path.iter().enumerate().take(steps).skip(1) {
             let next: BTreeSet<_> =
@@ -128,7 +128,7 @@ impl Harness {
         causes.iter().find(of_event).copied().filter(|_| leads_there)
     }
 
-    /// What is behind wrongs, for whoever reads that they were not told.
+    /// The events behind wrongs, for the message that they were not told.
     fn explained<'a>(&'a self, wrongs: &'a [Wrong]) -> Vec<&'a Event> {
         let causes = wrongs.iter().filter_map(|wrong| match wrong {
             Wrong::Failed { causes, .. } => Some(causes),
@@ -150,7 +150,7 @@ impl Harness {
             && event.names.contains(&name)
     }
 
-    /// Somebody has been told.
+    /// Notes that a failure has been told.
     pub(super) fn tell_of(&mut self, failure: &Failure) {
         if let FailureCause::Unit(error) = &failure.cause {
             let number = number_in(&error.to_string());
@@ -227,7 +227,7 @@ impl Harness {
         }
     }
 
-    /// Values that leave. Gives the events that nobody was told of.
+    /// Values that leave. Gives the events that were never told.
     fn compare_leftovers(&self, leftovers: Vec<Leftover<Integers>>, expected: &News) -> BTreeSet<usize> {
         let (mut left, mut refused, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
         let (mut generators, mut resources, mut unheard) = (Vec::new(), Vec::new(), Vec::new());
@@ -251,7 +251,7 @@ impl Harness {
         numbers(unheard)
     }
 
-    /// A failure that nothing tells of any more, and nobody was told of, goes to the reporter.
+    /// A failure that nothing refers to any more, and that was never told, goes to the reporter.
     fn compare_unheard(&mut self, unheard: &BTreeSet<usize>) {
         let known: BTreeSet<_> =
             self.world.definitions.values().flat_map(|definition| &definition.causes).copied().collect();
@@ -318,7 +318,7 @@ impl Harness {
             }
             let actual = self.cause_of(row, &expected.causes);
             assert!(expected.causes.is_empty() || !actual.is_empty(), "{row:?} for {expected:?}");
-            // What happened at one moment has no order; what was told once stays told.
+            // Events of one moment have no order; an event told once stays told.
             self.world.definition(number).causes = actual;
             let before = self.ids.definitions.insert(number, id);
             assert!(before.is_none_or(|before| before == id), "a definition stays where it is");

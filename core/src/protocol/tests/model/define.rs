@@ -6,7 +6,7 @@ use crate::SymbolFlags;
 
 use super::world::*;
 
-/// What comes into a dylib.
+/// A unit that comes into a dylib.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) unit: usize,
@@ -100,7 +100,7 @@ impl World {
         Ok(names)
     }
 
-    /// A responsibility hands its symbols to another unit: at once to be materialized if somebody wants one of them.
+    /// A responsibility hands its symbols to another unit: at once to be materialized if one of them is wanted.
     pub(super) fn replace(&mut self, number: usize, arrival: &Arrival) -> Result<(), Refusal> {
         let refusal = self.refuses_replacement(number, arrival);
         if refusal.is_some() || self.duties[&number].covered.is_empty() {
@@ -165,8 +165,8 @@ impl World {
         Some(delegate)
     }
 
-    /// Whether a claimed unit may start: not if its symbols are gone, not if all is cancelled, and if nobody wants it any
-    /// more it goes back to wait.
+    /// Whether a claimed unit may start: not if its symbols are gone, not if all is cancelled, and if it is not wanted
+    /// any more it goes back to wait.
     pub(super) fn begin(&mut self, number: usize) -> bool {
         let duty = self.duties[&number].clone();
         let own = self.provided_by(Provider::Duty(number));
@@ -201,7 +201,7 @@ impl World {
     }
 
     /// The strong ones among `symbols` for which there is something already that does not yield: it is strong, or
-    /// somebody has searched it.
+    /// was searched.
     fn duplicates(&self, dylib: usize, symbols: &BTreeMap<usize, SymbolFlags>) -> BTreeSet<usize> {
         let clashes = |name: usize, flags: SymbolFlags| {
             !flags.is_weak_or_common()
@@ -242,7 +242,7 @@ impl World {
         accepted
     }
 
-    /// What a failed unit has left goes with the last of its symbols.
+    /// The resources of a failed unit go with the last of its symbols.
     fn drop_if_left(&mut self, product: Option<usize>) {
         if product.is_none() || self.definitions.values().any(|definition| definition.product == product) {
             return;

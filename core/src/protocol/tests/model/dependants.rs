@@ -22,7 +22,7 @@ impl World {
         needs.iter().copied().filter(is_kept).collect()
     }
 
-    /// Who is in place and needs one of these directly.
+    /// The definitions in place that need one of these directly.
     pub(super) fn dependants_of(&self, these: &BTreeSet<usize>) -> BTreeSet<usize> {
         let stands =
             |definition: &Definition| matches!(definition.standing, Standing::Emitted | Standing::Ready);

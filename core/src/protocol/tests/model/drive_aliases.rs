@@ -1,4 +1,4 @@
-//! A unit of aliases, as `units/reexports.rs` has one: it gives back what nobody wants, looks its sources up, takes their
+//! A unit of aliases, as `units/reexports.rs` has one: it gives back unwanted aliases, looks its sources up, takes their
 //! addresses and depends on them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ pub(super) struct AliasUnit {
     pub(super) from: Option<Searched>,
 }
 
-/// What a lookup of sources has found: rows and addresses by name.
+/// The answer of a lookup of sources: rows and addresses by name.
 pub(super) type AliasAnswer = Option<BTreeMap<usize, (RowId, u64)>>;
 
 impl Harness {
@@ -37,7 +37,7 @@ impl Harness {
         parts.into_iter().for_each(|part| self.look_up_for(part, &sources, (dylib, all)));
     }
 
-    /// Splits off, as a unit to be claimed later, what nobody has asked for, and what no wanted alias names.
+    /// Splits off, as a unit to be claimed later, the aliases that were not asked for and that no wanted alias names.
     fn give_back_unwanted(&mut self, duty: usize, sources: &BTreeMap<usize, usize>, from: Option<Searched>) {
         let Duty { covered, dylib, .. } = self.world.duties[&duty].clone();
         let own = from.is_none_or(|(from, _)| from == dylib);

@@ -317,7 +317,7 @@ impl Harness {
         self.follow(effects);
     }
 
-    /// One of the dylib's trackers that somebody has a handle of, defunct or not; none for the default one.
+    /// One of the dylib's trackers with a handle, defunct or not; none for the default one.
     pub(super) fn tracker_of(&self, dylib: usize, choice: usize) -> Option<usize> {
         let of_dylib: Vec<_> = self.ids.handles.iter().filter(|(_, of)| *of == dylib).collect();
         pick(&of_dylib, choice).map(|(tracker, _)| *tracker)

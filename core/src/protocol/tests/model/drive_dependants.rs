@@ -12,7 +12,7 @@ use super::driver::{Harness, number_in, pick};
 use super::world::Refusal;
 
 impl Harness {
-    /// One that somebody has a handle of, or a default one; mostly one whose symbols are needed.
+    /// A tracker with a handle, or a default one; mostly one whose symbols are needed.
     pub(super) fn remove_tracker(&mut self, choice: usize, on_dependants: OnDependants) {
         let is_needed = |number: &&usize| !self.world.dependants_of(&[**number].into()).is_empty();
         let needed = self.world.definitions.keys().filter(is_needed);
@@ -38,7 +38,7 @@ impl Harness {
                 let told = if telling.is_empty() { &staying } else { &telling };
                 assert_eq!(count, told.len(), "how many dependants stay");
                 assert_eq!(numbers_in(&dependants), told.iter().map(name_of).collect(), "who stays");
-                // What they need besides may be gone: it was removed without them.
+                // Their other needs may be gone, removed without them.
                 let goes = |need: &&usize| before.get(need).is_some_and(|need| need.tracker == tracker);
                 let mut needed = staying.iter().flat_map(|it| before[it].kept_needs.iter().filter(goes));
                 let named = number_in(symbol.as_str());

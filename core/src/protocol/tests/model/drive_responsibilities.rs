@@ -164,7 +164,7 @@ impl Harness {
         refused.is_empty()
     }
 
-    /// At whatever step.
+    /// At any step.
     pub(super) fn fail_one(&mut self, choice: usize) {
         if let Some(duty) = self.pick(choice, &[Step::Queued, Step::Begun, Step::Resolved]) {
             self.fail(duty, Broken::Unit);

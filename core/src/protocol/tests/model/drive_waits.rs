@@ -1,4 +1,4 @@
-//! Blocked threads: they hold what nobody else can finish, and go on, in both.
+//! Blocked threads: they hold things that only they can finish, and go on, in both.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::operation::QUEUES;
 use super::waits::{Node, Wait};
 use super::world::{Phase, Query, Standing, Step, Walk, Wrong};
 
-/// What a blocked thread may lose.
+/// A thing that a blocked thread may lose.
 #[derive(Clone, Copy)]
 enum Loss {
     Duty(usize),
@@ -26,7 +26,7 @@ impl Harness {
     pub(super) fn block(&mut self, blocking: &Blocking) {
         let wait = self.holdings(blocking);
         if wait.holds() == 0 && wait.below.is_none() {
-            // Nobody can wait for it, and the session does not know.
+            // No wait can lead to it, and the session does not know of it.
             return;
         }
         let made_for = wait.requests.first().copied().filter(|_| blocking.for_its_request);
@@ -73,7 +73,7 @@ impl Harness {
         }
     }
 
-    /// What a thread had is passed on beneath the lookup in which it is blocked. Somebody else may have it from now on.
+    /// A thread's thing is passed on beneath the lookup in which it is blocked. Another may have it from now on.
     pub(super) fn lose(&mut self, choice: usize, what: usize, queue: usize) {
         let waits: Vec<_> = self.world.waits.keys().copied().collect();
         let Some(number) = pick(&waits, choice) else { return };
@@ -141,7 +141,7 @@ impl Harness {
         self.world.waits.keys().copied().filter(|wait| !lies_beneath(wait)).collect()
     }
 
-    /// What a thread has in its hands, of what no other blocked thread has.
+    /// The things in a thread's hands that no other blocked thread has.
     fn holdings(&self, blocking: &Blocking) -> Wait {
         let waits = || self.world.waits.values();
         let is_free = |query: &usize| !waits().any(|wait| wait.requests.contains(query));
@@ -196,7 +196,7 @@ impl Harness {
         }
     }
 
-    /// Who must be told of a cycle is told, and nobody else.
+    /// The threads that must be told of a cycle are told, and no others.
     pub(super) fn agree_on_deadlocks(&mut self, effects: &Effects<Integers>) {
         let mut must_be_told = self.must_be_told.take();
         for Completed { handler, outcome, .. } in &effects.completed {

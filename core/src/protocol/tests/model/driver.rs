@@ -1,6 +1,6 @@
 //! Leads the state under test and the naive model through the same operations.
 //!
-//! Here is what both share: the numbers of the model and the ids of the state. What each operation does to both is in
+//! Here is what both share: the numbers of the model and the ids of the state. Each operation on both is in
 //! `drive_*.rs`; after each of them `compare.rs` holds them side by side.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,7 +36,7 @@ pub(super) struct Harness {
     pub(super) queues: [SerialQueue; QUEUES],
     pub(super) ids: Ids,
     pub(super) responsibilities: BTreeMap<usize, Responsibility>,
-    /// What generators have been asked and have not finished.
+    /// The requests that generators have not finished.
     pub(super) requests: Vec<Request>,
     pub(super) manners: BTreeMap<usize, Manner>,
     /// Units of aliases.
@@ -55,7 +55,7 @@ pub(super) struct Ids {
     /// The slots of dylibs.
     pub(super) slots: BTreeMap<usize, usize>,
     pub(super) trackers: BTreeMap<usize, TrackerId>,
-    /// Trackers that somebody has a handle of, and their dylibs.
+    /// Trackers with handles, and their dylibs.
     pub(super) handles: Vec<(usize, usize)>,
     pub(super) definitions: BTreeMap<usize, RowId>,
     pub(super) numbers: BTreeMap<RowId, usize>,
@@ -66,7 +66,7 @@ pub(super) struct Ids {
     pub(super) generates: BTreeMap<usize, usize>,
 }
 
-/// What a unit has of its symbols.
+/// A unit's duty for its symbols.
 #[derive(Debug)]
 pub(super) struct Responsibility {
     pub(super) claim: ClaimId,
@@ -74,7 +74,7 @@ pub(super) struct Responsibility {
     pub(super) unit_name: SymbolName,
     /// Until it has begun.
     pub(super) queued: Option<ClaimedUnit<usize>>,
-    /// Its aliases are being looked up: it is in nobody else's hands.
+    /// Its aliases are being looked up: it is in no other hands.
     pub(super) is_busy: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Request {
     pub(super) names: Vec<usize>,
 }
 
-/// What somebody does as soon as they are told something, before anything else happens.
+/// A reaction to news that comes before anything else happens.
 #[derive(Debug)]
 pub(super) enum Chore {
     /// A synchronous generator was asked.
@@ -193,7 +193,7 @@ impl Harness {
         self.compare(effects);
     }
 
-    /// One of the responsibilities that have come to one of these steps and are in nobody's hands.
+    /// One of the responsibilities that have come to one of these steps and are in no hands.
     pub(super) fn pick(&self, choice: usize, steps: &[Step]) -> Option<usize> {
         let fits = |(number, responsibility): (&usize, &Responsibility)| {
             let is_free = !responsibility.is_busy && !self.world.is_held(*number);
@@ -209,7 +209,7 @@ impl Harness {
         pick(&self.world.definitions.keys().copied().collect::<Vec<_>>(), choice)
     }
 
-    /// What is defined of these symbols, the first of each name.
+    /// The definitions among these symbols, the first of each name.
     pub(super) fn interface(symbols: &[Symbol]) -> BTreeMap<usize, SymbolFlags> {
         symbols.iter().rev().map(|symbol| (symbol.name, symbol.flags)).collect()
     }

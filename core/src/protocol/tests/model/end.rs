@@ -35,7 +35,7 @@ impl Harness {
         }
         self.all_go_on();
         self.do_chores();
-        // What one of these ends may wake the others.
+        // The end of one of these may wake the others.
         while !self.responsibilities.is_empty() || !self.requests.is_empty() || !self.world.queries.is_empty()
         {
             self.give_up();
@@ -48,13 +48,13 @@ impl Harness {
         self.is_empty();
     }
 
-    /// Fails whatever anybody is responsible for.
+    /// Fails all responsibilities.
     fn give_up(&mut self) {
         while let Some(&duty) = self.responsibilities.keys().next() {
             let is_busy = self.responsibilities[&duty].is_busy;
             let lookup = self.alias_lookups.iter().find(|(_, of)| **of == duty).map(|(query, _)| *query);
             match lookup.filter(|_| is_busy) {
-                // Whoever looks for the sources of aliases gives that up first.
+                // A lookup of the sources of aliases is given up first.
                 Some(query) => {
                     self.alias_lookups.remove(&query);
                     self.withdraw_one(query);

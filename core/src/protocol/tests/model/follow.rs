@@ -1,4 +1,4 @@
-//! What follows from a change: symbols become Ready or fall, lookups end, units are claimed or go.
+//! The consequences of a change: symbols become Ready or fall, lookups end, units are claimed or go.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use crate::SymbolFlags;
 use super::world::*;
 
 impl World {
-    /// Somebody needs a definition: its unit is claimed, whole, if nobody has needed it before. One whose address is known
-    /// is Ready, and bound.
+    /// A definition is needed: its unit is claimed, whole, if it was never needed before. One whose address is known is
+    /// Ready, and bound.
     pub(super) fn search(&mut self, number: usize) {
         let definition = self.definition(number);
         match definition.provider {
@@ -81,7 +81,7 @@ impl World {
         self.answer();
     }
 
-    /// What a definition says to a lookup, once it is far enough.
+    /// The answer of a definition to a lookup, once it is far enough.
     pub(super) fn says(&self, number: usize, ready: bool) -> Option<Found> {
         let definition = self.definitions.get(&number)?;
         let far_enough = match definition.standing {
@@ -107,7 +107,7 @@ impl World {
                 }
             }
             if left.is_empty() {
-                // What exists for its side effects only is no part of an answer.
+                // A symbol for side effects only is no part of an answer.
                 found.retain(|_, (_, flags)| !flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY));
                 self.end_query(number, Outcome::Found(found));
             } else if let Phase::Lodged { waits, found: so_far, .. } =
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// What a lookup is told that needs these definitions.
+    /// The error of a lookup that needs these definitions.
     pub(super) fn failed<'a>(
         &self,
         fallen: BTreeSet<usize>,

@@ -142,7 +142,7 @@ impl World {
         Some(event)
     }
 
-    /// The symbols of a responsibility that somebody wants.
+    /// The symbols of a responsibility that are wanted.
     pub(super) fn requested(&self, number: usize) -> BTreeSet<usize> {
         let own = self.provided_by(Provider::Duty(number)).into_iter();
         own.filter(|&definition| self.is_demanded(definition))

@@ -11,8 +11,8 @@
 //! | `end.rs` | the end, after which nothing is left |
 //! | `seeds.rs` | which histories are tried, and how to try one again |
 //!
-//! `check.rs` runs after each operation too. What follows is settled before the next operation begins; what comes between
-//! two slices of it is `slices.rs`'s to try, and priorities are `priorities.rs`'s.
+//! `check.rs` runs after each operation too. All consequences are settled before the next operation begins; what comes
+//! between two slices of it is `slices.rs`'s to try, and priorities are `priorities.rs`'s.
 
 mod blocking;
 mod compare;
@@ -65,7 +65,7 @@ fn histories() -> impl Strategy<Value = History> {
         operations(Theme::Dylibs),
         operations(Theme::Trackers),
         operations(Theme::Products),
-        // What is needed, and by whom, takes a while to come about.
+        // Needs and dependants take a while to come about.
         prop::collection::vec(operation(Theme::Dependants), 60..240),
         operations(Theme::BlockedThreads),
         operations(Theme::WaitsForAliases),

@@ -1,4 +1,4 @@
-//! What a history is made of. Numbers choose among what is there when an operation's turn comes.
+//! The operations of a history. Numbers choose among what is there when an operation's turn comes.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ pub(super) struct Symbol {
 /// Dylibs by slot, and whether hidden symbols are seen there.
 pub(super) type Order = Vec<(usize, bool)>;
 
-/// What provides a definition.
+/// The provider of a definition.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Unit,
@@ -42,7 +42,7 @@ pub(super) enum Source {
     },
 }
 
-/// What a lookup searches.
+/// The order that a lookup searches.
 #[derive(Clone, Debug)]
 pub(super) enum Along {
     LinkOrder(usize),
@@ -71,7 +71,7 @@ pub(super) enum Fault {
     ChangesFlags,
 }
 
-/// What a generator does when it is asked.
+/// A generator's manner when it is asked.
 #[derive(Clone, Debug)]
 pub(super) enum Manner {
     /// It defines these of what it is asked for, at once.
@@ -310,7 +310,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-/// What a unit does with its responsibility.
+/// Operations of a unit on its responsibility.
 fn responsibility(resources: u32) -> impl Strategy<Value = Operation> {
     let duty = 0usize..8;
     let needs = prop::collection::vec(0usize..12, 0..3);
@@ -332,7 +332,7 @@ fn responsibility(resources: u32) -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What is removed, and by what.
+/// Removals by name and by tracker.
 fn removal(by_name: u32, by_tracker: u32) -> impl Strategy<Value = Operation> {
     let (dylib, tracker) = (0..DYLIBS, 0usize..8);
     prop_oneof![
@@ -405,7 +405,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What a history is mostly about; all of them have a little of everything.
+/// The main theme of a history; all of them have a little of everything.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Theme {
     Work,

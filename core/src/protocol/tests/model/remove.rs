@@ -39,7 +39,7 @@ pub(super) enum Change {
     },
 }
 
-/// What a transaction has taken out: resources by tracker that was removed, and those of no symbol any more.
+/// The resources that a transaction has taken out: by removed tracker, and those of no symbol any more.
 type Removed = (Vec<Vec<usize>>, BTreeSet<usize>);
 
 impl World {
@@ -64,7 +64,7 @@ impl World {
         Some(number)
     }
 
-    /// By name: all of them, or none. Gives the resources that serve nobody any more.
+    /// By name: all of them, or none. Gives the resources that serve no symbol any more.
     pub(super) fn remove_names(&mut self, dylib: usize, names: &[usize]) -> Result<BTreeSet<usize>, Refusal> {
         self.remove_named(dylib, names)?;
         Ok(self.sweep())
@@ -125,7 +125,7 @@ impl World {
             |product: usize| self.definitions.values().any(|definition| definition.product == Some(product));
         let orphans: BTreeSet<_> =
             self.part_of.iter().filter(|(_, product)| !serves(**product)).map(|(no, _)| *no).collect();
-        // What went with its tracker is in none.
+        // Resources that went with their tracker are in none.
         let mut taken = BTreeSet::new();
         for tracker in self.trackers.values_mut() {
             taken.extend(tracker.resources.extract_if(.., |resource| orphans.contains(resource)));
@@ -133,7 +133,7 @@ impl World {
         taken
     }
 
-    /// What the symbols of a responsibility are made of, if it has any.
+    /// The product of a responsibility's symbols, if it has any.
     pub(super) fn product_of(&self, duty: usize) -> Option<usize> {
         self.provided_by(Provider::Duty(duty)).first().and_then(|first| self.definitions[first].product)
     }
@@ -296,7 +296,7 @@ impl World {
         let or_removed = |there: bool| if there { Ok(()) } else { Err(Refusal::DylibRemoved) };
         match *change {
             Change::Define { dylib, tracker, ref arrival, replaces } => {
-                // What cannot be defined is not removed for it either; the copy forgets that it was.
+                // Symbols that cannot be defined are not removed for it either; the copy forgets that they were.
                 if replaces && self.dylibs.contains_key(&dylib) && self.admits(by_task) {
                     let tracker_lives = tracker.is_none_or(|tracker| self.trackers.contains_key(&tracker));
                     let names = arrival.symbols.keys().copied();
@@ -348,7 +348,7 @@ impl World {
         dylibs.into_iter().map(end).collect()
     }
 
-    /// Definitions go: whoever waits on one that is not Ready falls.
+    /// Definitions go: waiters of one that is not Ready fall.
     pub(super) fn forget(&mut self, numbers: &[usize], tells: bool) {
         let mut broken = Vec::new();
         for &number in numbers {

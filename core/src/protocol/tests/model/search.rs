@@ -6,7 +6,7 @@ use crate::SymbolFlags;
 
 use super::world::*;
 
-/// What stands in a dylib for a name, as a lookup sees it.
+/// A dylib's definition of a name, as a lookup sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     Visible(usize),
@@ -177,8 +177,8 @@ impl World {
         false
     }
 
-    /// What is there now is all there will be: the lookup is refused, and nothing has changed, or it claims what nobody
-    /// has searched and waits for what is not far enough.
+    /// No further definition will come: the lookup is refused, and nothing has changed, or it claims definitions that
+    /// were never searched and waits for those that are not far enough.
     fn conclude(&mut self, number: usize) {
         let Query { symbols, order, ready, flags_only, alias, .. } = self.queries[&number].clone();
         let first = |name: usize| {
@@ -236,7 +236,7 @@ impl World {
         let is = |found: &Option<usize>, holds: fn(&Definition) -> bool| {
             found.is_some_and(|number| holds(&self.definitions[&number]))
         };
-        // What has no address is no answer to somebody who requires one.
+        // A definition without an address is no answer to a lookup that requires one.
         let effects_only = |definition: &Definition| {
             definition.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY)
         };

@@ -1,7 +1,7 @@
 //! Seeds: which histories a run tries, so that one that fails can be tried again.
 //!
-//! Each history has a seed of its own; a run counts up from its first. What fails prints its seed, and `URUK_SEED` makes
-//! that the first. `URUK_HISTORIES` says how many a long run tries.
+//! Each history has a seed of its own; a run counts up from its first. A failing history prints its seed, and
+//! `URUK_SEED` makes that the first. `URUK_HISTORIES` says how many a long run tries.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};

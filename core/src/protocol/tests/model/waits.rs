@@ -29,14 +29,14 @@ pub(super) struct Wait {
     pub(super) ends_by_itself: bool,
 }
 
-/// What somebody may need.
+/// A thing that a wait may need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Node {
     /// A definition, Ready or only with its address.
     Definition(usize, bool),
     /// The end of a lookup.
     Lookup(usize),
-    /// What a generator does for a lookup.
+    /// A generator's request for a lookup.
     Request(usize),
     /// The place of the task that runs in a strand.
     Strand(usize),
@@ -57,7 +57,7 @@ impl World {
         self.waits.insert(number, wait);
     }
 
-    /// Whether a blocked thread is responsible, and so nobody who could do anything.
+    /// Whether a blocked thread is responsible, and so no thread that could do anything.
     pub(super) fn is_held(&self, duty: usize) -> bool {
         self.waits.values().any(|wait| wait.duties.contains(&duty))
     }
@@ -84,7 +84,7 @@ impl World {
     pub(super) fn leads(&self, from: &[Node], to: &[Node], told: usize) -> bool {
         let counts = |wait: usize| wait == told || self.stays(wait);
         let is_emitted = |node: &Node| match node {
-            // What was Ready may be gone.
+            // A definition that was Ready may be gone.
             Node::Definition(number, _) => self
                 .definitions
                 .get(number)
@@ -110,7 +110,7 @@ impl World {
         busy.map_or(Some(query), |generator| generator.serves)
     }
 
-    /// Whether it only ends when somebody ends it.
+    /// Whether it does not end by itself.
     fn stays(&self, wait: usize) -> bool {
         !self.waits[&wait].ends_by_itself
     }
@@ -121,7 +121,7 @@ impl World {
         counts(wait) && self.reached(&[lookup], counts, &|_| true).contains(&Node::Wait(wait))
     }
 
-    /// What lies one step or more beyond `starts`, of which only what `goes_on` is left again.
+    /// The nodes one step or more beyond `starts`; only those that `goes_on` accepts lead further.
     fn reached(
         &self,
         starts: &[Node],

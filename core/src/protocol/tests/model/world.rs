@@ -35,7 +35,7 @@ pub(super) struct World {
     pub(super) events: BTreeMap<usize, Event>,
     /// Every definition there ever was: its name and what it needs.
     pub(super) ever: BTreeMap<usize, (usize, BTreeSet<usize>)>,
-    /// What the outside is to be told since it was last asked.
+    /// The news for the outside since it was last asked.
     pub(super) news: News,
     made: usize,
 }
@@ -82,14 +82,14 @@ pub(super) enum Standing {
     Failed,
 }
 
-/// What has lost symbols by name, of which an initializer may be all that is left.
+/// A unit or product that has lost symbols by name: an initializer may be all that is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Shrunk {
     Unit(usize),
     Product(usize),
 }
 
-/// Who provides a definition at the moment.
+/// The present provider of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provider {
     Unit(usize),
@@ -110,15 +110,15 @@ pub(super) struct Definition {
     pub(super) provider: Provider,
     pub(super) standing: Standing,
     pub(super) address: u64,
-    /// What it depends on, of what was not Ready when it was emitted.
+    /// Its dependencies that were not Ready when it was emitted.
     pub(super) needs: BTreeSet<usize>,
-    /// What it depends on, of what is kept: of other units, in dylibs that keep it.
+    /// Its dependencies that are kept: on other units, in dylibs that keep them.
     pub(super) kept_needs: BTreeSet<usize>,
-    /// What it was emitted with.
+    /// The emission it belongs to.
     pub(super) emission: Option<usize>,
     /// The number of its initializer.
     pub(super) initializer: Option<usize>,
-    /// What it is made of, with others: a responsibility for it has registered a resource.
+    /// Its product, shared with others: a responsibility for it has registered a resource.
     pub(super) product: Option<usize>,
     /// The events any of which may have felled it.
     pub(super) causes: BTreeSet<usize>,
@@ -189,7 +189,7 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walk {
     pub(super) position: usize,
-    /// What no dylib so far has.
+    /// The symbols that no dylib so far has.
     pub(super) remaining: Vec<(usize, bool)>,
     /// Generators of the dylib at the position that are still to be asked, as there were when it came there.
     pub(super) ahead: Option<VecDeque<usize>>,
@@ -224,7 +224,7 @@ pub(super) struct Event {
     pub(super) dylib: usize,
     /// The names it began with.
     pub(super) names: BTreeSet<usize>,
-    /// Somebody has heard of it.
+    /// It has been told.
     pub(super) told: bool,
 }
 
@@ -279,7 +279,7 @@ pub(super) struct Asked {
     pub(super) symbols: Vec<(usize, bool)>,
 }
 
-/// What the outside is told.
+/// The news for the outside.
 #[derive(Clone, Debug, Default)]
 pub(super) struct News {
     pub(super) ended: BTreeMap<usize, Outcome>,
@@ -321,7 +321,7 @@ impl World {
         self.made
     }
 
-    /// What [`World::number`] will give.
+    /// The next number from [`World::number`].
     pub(super) fn next_number(&self) -> usize {
         self.made + 1
     }

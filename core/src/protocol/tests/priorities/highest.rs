@@ -7,7 +7,7 @@ use crate::ids::{ClaimId, QueryId};
 use crate::protocol::state::definitions::row::RowState;
 use crate::protocol::state::rising::RisingPriority;
 
-/// What the model knows of a lookup.
+/// The model's view of a lookup.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) id: QueryId,
@@ -24,11 +24,11 @@ pub(super) enum By {
     Claim(ClaimId, usize),
 }
 
-/// What the model has seen, by name.
+/// The model's observations, by name.
 #[derive(Debug)]
 pub(super) struct Highest {
     priorities: [TaskPriority; NAMES],
-    /// Somebody has left it to the unit how urgent it is.
+    /// A lookup has left the priority to the unit.
     as_it_says: [bool; NAMES],
 }
 
@@ -39,7 +39,7 @@ impl Default for Highest {
 }
 
 impl History {
-    /// None for what needs no priority: nobody has looked for it, or it is over.
+    /// None for a symbol that needs no priority: it was never looked up, or it is over.
     fn priority_in_state(&self, name: usize) -> Option<TaskPriority> {
         self.state.priority_of(self.row(name)?).map(RisingPriority::get)
     }
@@ -116,7 +116,7 @@ impl History {
         }
     }
 
-    /// What is queued lies there as urgent as it is.
+    /// A queued unit has a ticket of its priority.
     fn check_ticket(&self, name: usize, expected: TaskPriority) {
         let is_queued = |claim: &ClaimId| !self.begun.contains(claim);
         let claimed = self.claims.iter().find(|claimed| self.name_of(claimed) == name);

@@ -1,4 +1,5 @@
-//! What many that wait for one another cost: rises come in slices, each unit rises three times at most, and a loss costs nothing.
+//! The cost of many units that wait for one another: rises come in slices, each unit rises three times at most, and a loss costs
+//! nothing.
 
 use super::History;
 use super::step::NAMES;
@@ -10,7 +11,7 @@ use crate::protocol::state::lookups::query::Search;
 use crate::protocol::tests::numbers::{Numbers, definition, exported};
 use crate::{SymbolName, SymbolStringPool, TaskPriority};
 
-/// Units `0..count` of one symbol each, of which each asks for the next on its own behalf, and nobody for the first.
+/// Units `0..count` of one symbol each. Each asks for the next on its own behalf, and the first is not asked for.
 fn chain(count: usize) -> (History, Vec<SymbolName>) {
     let mut history = History::new(&[3; NAMES], true, SLICE_STEPS);
     let mut effects = Effects::default();
@@ -112,7 +113,7 @@ fn a_lookup_given_up_among_many_costs_no_look_at_any_of_them() {
         history.ask(&name, at(TaskPriority::Idle), &mut effects);
     }
     history.state.settle_all(&mut effects);
-    // What is not cut into slices is counted whole.
+    // Work that is not cut into slices is counted whole.
     history.state.agenda.set_slice_steps(usize::MAX);
     for query in demanded {
         history.state.withdraw(query, &mut effects);

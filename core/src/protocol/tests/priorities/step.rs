@@ -1,4 +1,4 @@
-//! What may happen in a history, tame or wild.
+//! The steps of a history, tame or wild.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ pub(super) const PRIORITIES: [TaskPriority; 4] =
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// By nobody, at a priority or without one.
+    /// On no unit's behalf, at a priority or without one.
     LookUp {
         names: u16,
         priority: Option<usize>,

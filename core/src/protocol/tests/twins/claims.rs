@@ -1,4 +1,4 @@
-//! What is done with claims: units begin, or not, give addresses, emit, fail, and delegate.
+//! Operations on claims: units begin, or not, give addresses, emit, fail, and delegate.
 
 use super::super::numbers::Numbers;
 use super::step::Step;
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Twin {
-    /// What somebody does who has a claim and is not blocked.
+    /// An act of a claim's holder that is not blocked.
     pub(super) fn work(&mut self, step: &Step, effects: &mut Effects<Numbers>) {
         let (choice, needed) = match *step {
             Step::Begin(choice) => (choice, Some(Stage::Queued)),

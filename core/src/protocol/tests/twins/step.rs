@@ -1,4 +1,4 @@
-//! What the histories of twins are made of. Numbers choose among what is there when a step's turn comes.
+//! The steps of the histories of twins. Numbers choose among what is there when a step's turn comes.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ pub(super) type Symbol = (usize, SymbolFlags);
 /// Dylibs, and whether hidden symbols are seen there.
 pub(super) type Along = Vec<(usize, bool)>;
 
-/// What a lookup may be beside what it asks for.
+/// The properties of a lookup besides its symbols.
 #[derive(Clone, Debug)]
 pub(super) struct Asking {
     pub(super) along: Along,
