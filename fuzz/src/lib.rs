@@ -1,6 +1,6 @@
 //! The common part of the fuzz targets: an input is a file as it is, or choices from which a file is crafted.
 //!
-//! The generator and the way through the linker are those of `pipeline/tests/link_crafted.rs`, which tries a little of
+//! The generator and the way through the linker are those of `pipeline/tests/link/crafted_files.rs`, which tries a little of
 //! both in every run of the tests.
 
 #[path = "../../pipeline/tests/crafted/mod.rs"]

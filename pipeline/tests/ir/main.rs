@@ -1,13 +1,22 @@
 //! Modules from source to object, against what clang 22 and LLVM's own tools make of the same source.
 #![cfg(feature = "llvm")]
 
+#[path = "../support/alone.rs"]
+#[macro_use]
+mod alone;
+
 mod build;
+mod cache;
 mod canonical;
 mod code;
 mod promises;
 mod refusals;
+mod spans;
 mod stages;
+mod units;
 
+#[path = "../support/layers.rs"]
+mod layers;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,12 +1,9 @@
-//! A unit of one function, which a closure makes; and one whose code is there as bytes.
+//! A unit of one function, which a closure makes.
 
-use uruk_core::sync::Arc;
 use uruk_core::{
     JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
     SymbolName,
 };
-use uruk_pipeline::link::graph::SectionRole;
-use uruk_pipeline::link::{LinkGraph, ObjectLinkingLayer};
 
 struct FunctionUnit {
     name: SymbolName,
@@ -36,19 +33,4 @@ pub(crate) fn function_unit(
     materialize: impl FnOnce(MaterializationResponsibility) + Send + 'static,
 ) -> Box<dyn MaterializationUnit> {
     Box::new(FunctionUnit { name, materialize: Box::new(materialize) })
-}
-
-/// A unit of the function `name`, whose code refers to nothing.
-pub(crate) fn code_unit(
-    name: SymbolName,
-    layer: Arc<ObjectLinkingLayer>,
-    code: Vec<u8>,
-) -> Box<dyn MaterializationUnit> {
-    let function = name.clone();
-    function_unit(name, move |responsibility| {
-        let mut graph = LinkGraph::builder(function.as_str());
-        let block = graph.block(".text", SectionRole::Code, &code, 16);
-        graph.define(function.as_str(), block, 0);
-        layer.emit_graph(responsibility, graph.build().expect("a graph"));
-    })
 }

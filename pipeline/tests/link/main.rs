@@ -1,0 +1,43 @@
+//! The linker and its sources: objects, archives, units, and what a link leaves in the process.
+
+#[path = "../support/alone.rs"]
+#[macro_use]
+mod alone;
+#[path = "../crafted/mod.rs"]
+mod crafted;
+#[path = "../support/function_unit.rs"]
+mod function_unit;
+#[path = "../support/layers.rs"]
+mod layers;
+#[path = "../link_support/mod.rs"]
+mod link_support;
+#[path = "../link_support/running.rs"]
+mod running;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../link_support/threads.rs"]
+mod threads;
+
+mod archives;
+mod built_graph;
+mod crafted_files;
+mod groups;
+mod groups_cost;
+mod hostile;
+mod huge;
+mod low;
+mod objects;
+mod process;
+mod programs;
+mod proportion;
+mod ranges;
+mod relocations;
+mod removal;
+mod rename;
+mod shape;
+mod spans;
+mod tls_ifunc;
+mod tls_library;
+mod tls_static;
+mod units;
+mod valid;
