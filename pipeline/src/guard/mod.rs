@@ -1,8 +1,8 @@
-//! Guards: threads that run linked code say so, and code that is removed meanwhile stays until they have passed.
+//! Guards: a thread that runs linked code holds a guard. Code that is removed meanwhile stays mapped until such threads have passed.
 //!
-//! A handle keeps one function and what that refers to. A guard keeps everything that could be found when its thread entered, for the
-//! price of a store. A runtime whose threads call many functions enters once and passes a [`checkpoint`](Guard::checkpoint) where it holds
-//! no address of code: between two requests, at a loop's back edge, at a safepoint.
+//! A handle keeps one function and everything that the function refers to. A guard keeps everything that could be found when its thread
+//! entered, for the price of a store. A runtime whose threads call many functions enters once and passes a
+//! [`checkpoint`](Guard::checkpoint) where it holds no address of code: between two requests, at a loop's back edge, at a safepoint.
 //!
 //! ```text
 //!   slots.rs     who is inside, what waits for them: the protocol
@@ -77,17 +77,17 @@ thread_local! {
 }
 
 impl GuardDomain {
-    /// A domain where nobody is inside.
+    /// A domain with no thread inside.
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed); // the numbers only have to differ
         Self(Arc::new(Domain { number, slots: Slots::new() }))
     }
 
-    /// Says that this thread runs code, until the guard is dropped.
+    /// Enters: this thread runs code until the guard is dropped.
     ///
     /// # Concurrency
-    /// Blocks for nobody. A thread's first call takes a lock for a moment.
+    /// Never blocks, except that a thread's first call takes a lock for a moment.
     ///
     /// # Cost
     /// A thread-local variable and a store.
@@ -126,10 +126,10 @@ impl GuardDomain {
         slot
     }
 
-    /// Drops `what` when every thread has passed that is inside now; at once if nobody is.
+    /// Drops `what` when every thread that is inside now has passed; at once if none is inside.
     ///
     /// # Concurrency
-    /// Blocks for nobody. What waits is dropped by the thread that passes last, or by one that retires something later.
+    /// Does not wait for other threads. A value that has to wait is dropped by the last thread that passes, or by a later `retire`.
     ///
     /// # Cost
     /// Nothing if no thread has ever entered; otherwise a system call of 1 to 2 microseconds (`membarrier`).
@@ -137,12 +137,12 @@ impl GuardDomain {
         self.0.slots.retire(what, None, |what| Box::new(what));
     }
 
-    /// The same for something that is removed together with more: the kernel is asked for the first of it alone.
+    /// Like [`retire`](Self::retire), for a value that is removed together with others: the kernel is asked only for the first of them.
     pub(crate) fn retire_with(&self, what: impl Any + Send + Sync, removal: Option<RemovalNumber>) {
         self.0.slots.retire(what, removal, |what| Box::new(what));
     }
 
-    /// What waits, and for whom.
+    /// The values that wait, and the threads that they wait for.
     pub fn pending_reclaim(&self) -> PendingReclaim {
         let (pieces, threads) = self.0.slots.pending();
         PendingReclaim { pieces, held_back_by: threads.iter().map(|slot| slot.thread.clone()).collect() }

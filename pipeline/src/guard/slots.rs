@@ -1,21 +1,22 @@
-//! Who is inside, and what waits until they have left.
+//! The threads that are inside, and the values that wait until those threads have left.
 //!
 //! ```text
 //!  reader                                        remover
 //!    sequence: odd                                 unpublish
 //!    light barrier                                 heavy barrier
 //!    read what is published, run it                who is odd? note them, with their sequences
-//!    sequence: even, or the next odd one           nobody: free it
+//!    sequence: even, or the next odd one           none: free it
 //!    light barrier                                 note: something waits
 //!    does something wait? look whether it may go   heavy barrier, and look once oneself
 //! ```
 //!
-//! A reader that entered before the heavy barrier is seen by the remover; one that enters after it finds nothing that was unpublished. The
-//! same once more in the other direction: either the reader that leaves sees that something waits, or the remover sees that it has left.
+//! The remover sees a reader that entered before the heavy barrier; a reader that enters after it finds nothing that was unpublished. The
+//! same holds in the other direction: either the leaving reader sees that something waits, or the remover sees that the reader has left.
 //!
 //! The model is `loom-tests/tests/guard.rs`, which compiles this file.
 //!
-//! **Holds.** What waits is freed by the first look after the last of those has passed that were inside when it was retired.
+//! **Holds.** A value that waits is freed by the first look after the last of its threads has passed: those that were inside when it was
+//! retired.
 
 use std::cell::Cell;
 
@@ -28,7 +29,7 @@ use super::barrier;
 #[derive(Debug)]
 pub(super) struct Reader {
     slot: Arc<Slot>,
-    /// What the slot says.
+    /// A copy of the slot's sequence.
     sequence: Cell<u64>,
 }
 
@@ -54,7 +55,7 @@ pub(super) struct Slots<T, B> {
 #[derive(Debug)]
 struct Retired<T> {
     _what: T,
-    /// Those who were inside, and had not passed when somebody looked.
+    /// The threads that were inside at `retire` and had not passed at the last look.
     waits_for: Inside,
 }
 
@@ -124,12 +125,12 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
         }
     }
 
-    /// Drops `what` when everybody has passed who is inside now; at once if nobody is.
+    /// Drops `what` when every thread that is inside now has passed; at once if none is inside.
     ///
-    /// It was unpublished before: whoever enters later does not find it. Of a `batch`, all was unpublished before the first of it is
-    /// retired.
+    /// The caller has unpublished `what`, so a thread that enters later does not find it. Of a `batch`, everything was unpublished before
+    /// the first of it is retired.
     pub(super) fn retire<W>(&self, what: W, batch: Option<B>, wrap: impl FnOnce(W) -> T) {
-        // Who registers after this look takes the lock later, and so finds nothing that was unpublished before.
+        // A thread that registers after this look takes the lock later, and so finds nothing that was unpublished before.
         if self.registered.lock().is_empty() {
             return;
         }
@@ -141,7 +142,7 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
             return;
         }
         let mut retired = self.retired.lock();
-        // Who made it true looks at all that waits, after a barrier that may be still to come.
+        // The thread that made the list non-empty looks at everything that waits, after a barrier that may be still to come.
         let is_known = !retired.is_empty();
         retired.push(Retired { _what: wrap(what), waits_for });
         self.any_retired.store(true, Ordering::Relaxed); // the barrier orders it
@@ -154,14 +155,14 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
         }
     }
 
-    /// Those who are inside now, and may have found what was unpublished before.
+    /// The threads that are inside now, and may have found the value before it was unpublished.
     fn inside(&self) -> Inside {
         barrier::heavy();
         let inside = |slot: &Arc<Slot>| Some((slot.clone(), slot.inside()?));
         self.registered.lock().iter().filter_map(inside).collect()
     }
 
-    /// Those who were inside when the first of the batch was retired, and have not passed: the kernel is asked once.
+    /// The threads that were inside when the first of the batch was retired, and have not passed: the kernel is asked once a batch.
     fn inside_at_batch(&self, batch: B) -> Inside {
         let mut last = self.batch.lock();
         match &mut *last {
@@ -173,7 +174,7 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
         }
     }
 
-    /// Drops what nobody is inside for any more.
+    /// Drops the values for which no thread is inside any more.
     pub(super) fn reclaim(&self) {
         let mut retired = self.retired.lock();
         let passed = |retired: &mut Retired<T>| {

@@ -57,7 +57,7 @@ impl Add for SegmentBytes {
     }
 }
 
-/// What one kind of memory amounts to in a manager.
+/// Usage of one kind of memory in a manager.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindUsage {
     /// Bytes in allocations that are alive.
@@ -66,11 +66,11 @@ pub struct KindUsage {
     pub slab_bytes: u64,
     /// Bytes that occupy physical memory now.
     pub resident_bytes: u64,
-    /// Bytes in slabs that nobody uses and nobody gets, because a process on the other side of a `fork` sees them too.
+    /// Bytes in unused slabs that are not handed out again, because a process on the other side of a `fork` sees them too.
     pub withheld_bytes: u64,
 }
 
-/// What a memory manager holds.
+/// The memory that a manager holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
     /// Executable memory.

@@ -17,7 +17,7 @@ pub(super) struct Allocation {
     pieces: Vec<Piece>,
     /// The process that may write the contents.
     filled_by: Process,
-    /// What a child of the process that fills the memory writes, which goes nowhere.
+    /// Discards the writes of a child of the process that fills the memory.
     scratch: Vec<u8>,
 }
 

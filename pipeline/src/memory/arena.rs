@@ -1,4 +1,4 @@
-//! One range of the in-process manager: which slabs there are in it, and what of them is free.
+//! One range of the in-process manager: its slabs, and its free parts.
 //!
 //! Everything here happens under the manager's lock. Slabs are mapped and unmapped here; contents are not touched.
 //!
@@ -6,9 +6,9 @@
 //! piece that was taken and not given back, or withheld in its slab.
 //!
 //! # After a fork
-//! Two processes see the pages of code and constants (`fork.rs`). What was in use then stays as it is on both sides:
-//! given back, it is neither overwritten nor freed but withheld, until its slab is unused as a whole and can be unmapped,
-//! which the other side does not notice. What was free then stays the parent's; the child links into slabs of its own.
+//! Two processes see the pages of code and constants (`fork.rs`). A piece that was in use at the fork keeps its bytes on both sides: when
+//! it is given back, it is withheld, neither overwritten nor freed. Once its whole slab is unused, the slab is unmapped; the other side
+//! does not notice. Memory that was free at the fork stays the parent's; the child links into slabs of its own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -154,7 +154,7 @@ impl Arena {
         let mut len = request.total_bytes().max(1).next_multiple_of(grain);
         let align = request.align.max(grain);
         let start = if wants_own_slab(request, self.slab_bytes) {
-            // Nobody shares its last page, so that the slab goes when the segment does.
+            // The slab shares its last page with no other segment, so that the slab goes when the segment does.
             len = len.next_multiple_of(PAGE_BYTES);
             self.take_own_slab(kind, len, align)?
         } else {
@@ -270,7 +270,7 @@ impl Arena {
         }
     }
 
-    /// Unmaps a slab that nobody uses. Where the system refuses, it stays mapped and in what state it was.
+    /// Unmaps an unused slab. If the system refuses, the slab stays mapped and its state does not change.
     fn unmap_slab(&mut self, slab_start: usize) -> bool {
         let (_, slab) = slab_of(&mut self.slabs, slab_start);
         if slab.release().is_err() {

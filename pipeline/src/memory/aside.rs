@@ -5,9 +5,9 @@
 //!   [ code │ constants │ data, smallest first ──▶ the largest ... │ far data ]
 //! ```
 //!
-//! Code reaches the *start* of every segment with a 32-bit displacement, however far the largest extends
-//! beyond that, and compiled code refers to the starts of variables. What lies outside of the allocation is reached
-//! through the table and the stubs of its object, as everything is that may be far away.
+//! Code reaches the *start* of every segment with a 32-bit displacement, however far the largest extends beyond that, and compiled code
+//! refers to the starts of variables. Code reaches symbols outside the allocation through the table and the stubs of its object, like every
+//! symbol that may be far away.
 //!
 //! The range is taken apart once its slabs are mapped: gaps go back at once, and each slab unmaps its own part.
 

@@ -1,9 +1,10 @@
-//! What the kernel orders between the processors that run threads of this process (`membarrier`).
+//! Orders instruction fetches between the processors that run threads of this process (`membarrier`).
 
 use rustix::thread::{MembarrierCommand, membarrier};
 use uruk_core::sync::atomic::{AtomicU8, Ordering};
 
-/// Whether the kernel grants something, asked for once. Two threads may ask at once, and a child of a fork again: nobody waits for another.
+/// Whether the kernel grants a `membarrier` command. Asked once; threads that ask at the same time, and a child of a fork, ask again
+/// instead of waiting.
 pub(crate) struct Granted(AtomicU8);
 
 const UNASKED: u8 = 0;
@@ -17,7 +18,7 @@ impl Granted {
 
     #[inline]
     pub(crate) fn by(&self, register: MembarrierCommand) -> bool {
-        // Relaxed: the same value, whoever writes it.
+        // Relaxed: every writer stores the same value.
         match self.0.load(Ordering::Relaxed) {
             UNASKED => self.ask(register),
             answer => answer == YES,

@@ -1,4 +1,4 @@
-//! What happens to the in-process managers when the process forks.
+//! Handlers that keep the in-process managers consistent when the process forks.
 //!
 //! ```text
 //!            parent                                   child
@@ -7,25 +7,25 @@
 //!  after     note the fork; unlock                    note the fork; locks made anew; next process number
 //! ```
 //!
-//! Data is private to each side. Code and constants lie in pages that both sides see, and copying them would cost each
-//! child time and memory for code that it mostly runs and seldom replaces. So nothing is copied, and instead
-//! **what was in use at the fork stays as it was, on both sides**:
+//! Data is private to each side. Code and constants lie in pages that both sides see. Copying them would cost each child time and memory
+//! for code that it mostly runs and seldom replaces. So nothing is copied. Instead, **memory that was in use at the fork keeps its bytes on
+//! both sides**:
 //!
-//! - given back, it is not recycled but withheld until its slab is unused as a whole; then the slab is unmapped, and the
-//!   other side keeps its own mapping of the pages (`arena.rs`);
-//! - what was free belongs to the parent, which goes on filling it; the child never reads it, and links into new slabs;
-//! - what was being filled is the parent's to finish. In the child it can only be dropped: what is written goes nowhere
-//!   and finalizing is [`MemoryError::Forked`](super::MemoryError::Forked).
+//! - A piece that is given back is withheld, not recycled, until its slab is unused as a whole. Then the slab is unmapped, and the other
+//!   side keeps its own mapping of the pages (`arena.rs`).
+//! - Memory that was free belongs to the parent, which goes on filling it. The child never reads it, and links into new slabs.
+//! - An allocation that was being filled is the parent's to finish. In the child it can only be dropped: writes are discarded and
+//!   finalizing is [`MemoryError::Forked`](super::MemoryError::Forked).
 //!
-//! The price is memory: whoever forks often while code comes and goes keeps up to a slab for each piece of code that
-//! stays. [`KindUsage::withheld_bytes`](super::KindUsage::withheld_bytes) says how much that is.
+//! The price is memory: a process that forks often while code comes and goes keeps up to a slab for each piece of code that stays.
+//! [`KindUsage::withheld_bytes`](super::KindUsage::withheld_bytes) counts it.
 //!
 //! Not covered: `_Fork`, a bare `clone`, and `vfork`, after which nothing of this runs. A child of those may
 //! call linked code and `exec`, no more. `fork` from a signal handler waits for ever if it interrupted a manager.
 //!
 //! # Locks
-//! The registry's, then those of the managers' ranges in the order of the registry; nobody takes the registry's while
-//! holding one of these.
+//! The registry's lock, then the locks of the managers' ranges in the order of the registry. A thread that holds one of the latter never
+//! takes the registry's.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -44,7 +44,7 @@ type Pools = Vec<Weak<Pool>>;
 /// The managers of this process, oldest first. Those that are gone are dropped when the next one comes.
 static REGISTRY: ForkLock<Pools> = ForkLock::new(Vec::new());
 
-/// What `prepare` leaves for the handlers after the fork.
+/// The guards that `prepare` leaves for the handlers after the fork.
 static HELD: HeldCell = HeldCell(UnsafeCell::new(None));
 
 /// Sees to it that a fork finds `pool` at rest and that both sides hear of it.

@@ -46,8 +46,8 @@ impl<T> ForkLock<T> {
     /// `guard` is of this lock, and the process has one thread.
     pub(crate) unsafe fn renew(&self, guard: MutexGuard<'_, T>) {
         let guard = ManuallyDrop::new(guard);
-        // SAFETY: the value is moved out of the old mutex and into the new one, and the old one is overwritten without
-        // being dropped. Nobody else looks at either.
+        // SAFETY: the value is moved out of the old mutex and into the new one, and the old one is overwritten without being dropped. No
+        // other thread looks at either.
         unsafe {
             let value = ptr::read(&raw const **guard);
             ptr::write(self.0.get(), Mutex::new(value));
@@ -90,7 +90,7 @@ impl<T> StaticForkLock<T> {
     }
 }
 
-/// What is held from before a fork to after it.
+/// Locks that are held from before a fork to after it.
 pub(crate) trait HeldOverForks: Sync {
     /// Before a fork.
     fn hold(&'static self);

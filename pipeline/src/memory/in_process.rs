@@ -5,19 +5,21 @@
 //!   [ large data ──▶            ...                     ◀── slabs: data │ constants │ code ]      │ libc ...
 //! ```
 //!
-//! A range is shorter than a 32-bit displacement reaches, so everything in it reaches everything else in
-//! it. Slabs are taken from its top. That of the first range lies right below the loaded libraries where the system's
-//! default placement is in force, so that code mostly reaches their data too. Large zero-filled data comes from
-//! the bottom. If the process is a program's, it has two stretches at the top of the first range, which come first (`window.rs`). Where data does not fit, its whole allocation gets a range of its own (`aside.rs`), in which its code
-//! reaches it; other objects then reach it as they reach a library. A range that is full is followed by another
-//! (`ranges.rs`), and objects that hold addresses in 32 bits have ranges below 2 GiB.
+//! A range is shorter than a 32-bit displacement reaches, so everything in it reaches everything else in it. Slabs are taken from its top.
+//! The top of the first range lies right below the loaded libraries where the system's default placement is in force, so that code mostly
+//! reaches their data too. Large zero-filled data comes from the bottom. In the process of a program, the first range has two stretches at
+//! its top, which come first (`window.rs`).
 //!
-//! Code and constants lie in shared pages with two views (`mapping.rs`); nothing is `mprotect`ed per
-//! object, and small objects share pages. Writable data is private and written in place. Where the second
-//! view is refused, pages belong to one object and are `mprotect`ed when it is finalized.
+//! An allocation whose data does not fit gets a range of its own (`aside.rs`), in which its code reaches the data; other objects then reach
+//! it as they reach a library. A full range is followed by another (`ranges.rs`), and objects that hold addresses in 32 bits have ranges
+//! below 2 GiB.
 //!
-//! What is given back is recycled, zeroed before it is handed out again. A slab that becomes free as a
-//! whole is unmapped, except for one spare of each kind.
+//! Code and constants lie in shared pages with two views (`mapping.rs`); nothing is `mprotect`ed per object, and small objects share pages.
+//! Writable data is private and written in place. Where the second view is refused, pages belong to one object and are `mprotect`ed when it
+//! is finalized.
+//!
+//! Memory that is given back is recycled, zeroed before it is handed out again. A slab that becomes free as a whole is unmapped, except for
+//! one spare of each kind.
 //!
 //! # Fork
 //! A child runs what was linked before the fork, links more, and gives back, without the parent noticing, and
@@ -208,7 +210,7 @@ impl fmt::Debug for InProcessMemoryManager {
     }
 }
 
-/// What the manager and its allocations share. Dropped with the last of them.
+/// State that the manager and its allocations share. Dropped with the last of them.
 pub(super) struct Pool {
     pub(super) ranges: ForkLock<Ranges>,
 }

@@ -80,7 +80,7 @@ impl ReservedRange {
     /// Makes all but the first `guard_bytes` readable and writable.
     pub(super) fn make_writable(&self, guard_bytes: usize) -> Result<(), MemoryError> {
         let (start, len) = (self.start + guard_bytes, self.len - guard_bytes);
-        // SAFETY: private pages of this range, which nobody else has.
+        // SAFETY: private pages of this range, which belong to it alone.
         unsafe {
             rustix::mm::mprotect(pointer(start).cast(), len, MprotectFlags::READ | MprotectFlags::WRITE)
         }
@@ -98,8 +98,7 @@ impl ReservedRange {
         self.start..self.start + self.len
     }
 
-    /// Gives back everything but `parts`, which lie in the range and do not overlap; whoever mapped something there
-    /// unmaps it.
+    /// Gives back everything but `parts`, which lie in the range and do not overlap. The owner of a mapping inside a part unmaps it.
     pub(super) fn keep(self, mut parts: Vec<Range<usize>>) {
         let whole = ManuallyDrop::new(self).range();
         parts.sort_unstable_by_key(|part| part.start);
@@ -239,7 +238,7 @@ pub(super) fn protect(start: usize, len: usize, kind: SegmentKind) -> Result<(),
         SegmentKind::ReadOnly => (MprotectFlags::READ, "read-only"),
         SegmentKind::Data | SegmentKind::FarData => return Ok(()),
     };
-    // SAFETY: the pages are the caller's own; nobody writes to them through this address from here on.
+    // SAFETY: the pages are the caller's own; from here on no thread writes to them through this address.
     unsafe { rustix::mm::mprotect(pointer(start).cast(), len, flags) }
         .map_err(protect_error(start, len, wanted))
 }
@@ -254,7 +253,7 @@ pub(super) fn make_writable(start: usize, len: usize) -> Result<(), MemoryError>
 /// Frees the pages of `start..start + len`, which read as zeros afterwards; says whether that worked.
 pub(super) fn discard_pages(start: usize, len: usize, shared: bool) -> bool {
     let advice = if shared { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
-    // SAFETY: the range is a whole number of the caller's pages and free: nobody reads or writes it.
+    // SAFETY: the range is a whole number of the caller's pages and free: no thread reads or writes it.
     unsafe { rustix::mm::madvise(pointer(start).cast(), len, advice) }.is_ok()
 }
 
@@ -280,7 +279,7 @@ pub(super) fn zero(start: usize, len: usize) {
 /// The writable bytes `start..start + len`.
 ///
 /// # Safety
-/// The range is mapped readable and writable, and for the lifetime `'a` nobody else touches it.
+/// The range is mapped readable and writable, and for the lifetime `'a` nothing else touches it.
 pub(super) unsafe fn bytes_mut<'a>(start: usize, len: usize) -> &'a mut [u8] {
     // SAFETY: passed on to the caller.
     unsafe { std::slice::from_raw_parts_mut(pointer(start), len) }

@@ -78,18 +78,18 @@ pub trait MemoryManager: Send + Sync {
         None
     }
 
-    /// The memory that is mapped for segments, by what it is for. The default says nothing.
+    /// The memory that is mapped for segments, by purpose. The default is empty.
     fn mapped(&self) -> Vec<(Range<ExecutorAddr>, SegmentKind)> {
         Vec::new()
     }
 
-    /// What this manager holds at the moment. The default says nothing, for managers that do not count.
+    /// The memory that this manager holds at the moment. The default is zero, for managers that do not count.
     fn usage(&self) -> MemoryUsage {
         MemoryUsage::default()
     }
 }
 
-/// What a segment may be used for once it is finalized.
+/// The use of a finalized segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SegmentKind {
     /// Readable and executable.
@@ -126,7 +126,7 @@ impl fmt::Display for SegmentKind {
 /// One segment of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRequest {
-    /// What the segment is for.
+    /// Its use once finalized.
     pub kind: SegmentKind,
     /// Bytes that the link writes.
     pub content_bytes: usize,
@@ -143,7 +143,7 @@ impl SegmentRequest {
     }
 }
 
-/// What backs an allocation: implemented by each [`MemoryManager`] for its own bookkeeping.
+/// The bookkeeping behind an allocation, implemented by each [`MemoryManager`].
 ///
 /// Dropping the value gives the memory back, before and after [`Backing::finalize`].
 pub trait Backing: Send + Sync {
@@ -264,7 +264,7 @@ pub enum MemoryError {
         size_bytes: u64,
         /// How much the process may have in all (`ulimit -v`), if that is limited.
         limit_bytes: Option<u64>,
-        /// What the operating system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The operating system refused to back or protect a range.
@@ -274,7 +274,7 @@ pub enum MemoryError {
         range: Range<u64>,
         /// The protection or backing that was wanted.
         wanted: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// No range has room left, and there may not be another, or one is not large enough for the object.
@@ -312,7 +312,7 @@ pub enum MemoryError {
     /// The system cannot note what has to happen when the process forks.
     #[error("cannot register what has to be done when the process forks")]
     Watch {
-        /// What the system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// The request contradicts itself.
@@ -320,7 +320,7 @@ pub enum MemoryError {
     Invalid {
         /// The unit that asked.
         owner: Box<str>,
-        /// What is wrong with it.
+        /// The contradiction.
         what: &'static str,
     },
     /// A failure that a test asked for.

@@ -16,14 +16,14 @@ pub(super) struct Piece {
     pub(super) range: Range<usize>,
     pub(super) working: usize,
     pub(super) content_bytes: usize,
-    /// What `prepare` has to do.
+    /// The work of `prepare`.
     pub(super) preparation: Preparation,
     /// Whether `mprotect` gives it its final protection.
     pub(super) protect: bool,
 }
 
 impl Piece {
-    /// Fills a part of the working view with pages, if nobody has done that yet.
+    /// Fills a part of the working view with pages, unless it has pages already.
     pub(super) fn will_write(&self, part: Range<usize>) {
         if self.preparation.populate_announced && part.start < part.end && part.end <= self.content_bytes {
             let start = (self.working + part.start) & !(PAGE_BYTES - 1);

@@ -244,7 +244,7 @@ impl Ranges {
         let _ = slab.release();
     }
 
-    /// Lets go of ranges that nobody uses, but for the first.
+    /// Drops unused ranges, except the first.
     fn drop_unused(&mut self, reach: Reach) {
         let mut kept = usize::from(reach == Reach::Anywhere);
         self.arenas(reach).retain(|arena| {

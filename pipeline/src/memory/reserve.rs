@@ -1,4 +1,4 @@
-//! Where ranges come from: how much address space is asked for, and how much less is taken where that is refused.
+//! Where ranges come from: how much address space is requested, and how much less is accepted if the system refuses.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use super::MemoryError;
 use super::arena::SLAB_ALIGN;
 use super::mapping::ReservedRange;
 
-/// A range that is not told its size: as far as a 32-bit displacement reaches, less a margin.
+/// The size of a range whose size is not given: as far as a 32-bit displacement reaches, less a margin.
 pub(super) const RANGE_BYTES: usize = (2 << 30) - (16 << 20);
-/// The least that is worth going on with where address space is limited. When it is full there may be another.
+/// The smallest range that is useful where address space is limited. When it is full, there may be another.
 const RANGE_BYTES_MIN: usize = 1 << 20;
 
-/// What of the low addresses is asked for first. The rest stays for others, until it is needed.
+/// The part of the low addresses that is requested first. The rest stays for others, until it is needed.
 const LOW_BYTES: usize = 1 << 30;
-/// Addresses that 31 bits hold, less what lies around the ends: the pages that no process may map, and a margin for
-/// addresses a little beyond the end of a variable.
+/// Addresses that 31 bits hold, without both ends: the pages that no process may map, and a margin for addresses a little beyond the end of
+/// a variable.
 const LOW: Range<usize> = 1 << 20..(1 << 31) - (1 << 20);
 /// How far apart two tries in the low addresses lie.
 const LOW_STEP: usize = 16 << 20;

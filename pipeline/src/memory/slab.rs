@@ -35,7 +35,7 @@ pub(super) struct Slab {
     kind: SegmentKind,
     range: Range<usize>,
     access: Access,
-    /// Whether its addresses belong to the range of an arena, or to nobody else.
+    /// Whether its addresses belong to the range of an arena, or to the slab alone.
     reserved: bool,
     /// Bytes in pieces that were taken and not given back.
     live_bytes: usize,
@@ -51,7 +51,7 @@ pub(super) struct Slab {
     populated_end: usize,
 }
 
-/// What a piece of a slab needs before it can be handed out; done without the manager's lock.
+/// The steps that a piece of a slab needs before it can be handed out; done without the manager's lock.
 #[derive(Clone, Debug)]
 pub(super) struct Preparation {
     /// How many of its first bytes may hold old contents.
@@ -128,12 +128,12 @@ impl Slab {
         &self.range
     }
 
-    /// What it holds.
+    /// The kind of its contents.
     pub(super) const fn kind(&self) -> SegmentKind {
         self.kind
     }
 
-    /// Makes a piece of a part of it that nobody uses.
+    /// Makes a piece of an unused part of the slab.
     pub(super) fn hand_out(&mut self, range: Range<usize>, content_bytes: usize) -> Piece {
         Piece {
             kind: self.kind,
@@ -234,7 +234,7 @@ impl Slab {
         }
     }
 
-    /// Frees the whole pages inside `free`, which nobody uses.
+    /// Frees the whole pages inside `free`, which is unused.
     pub(super) fn discard(&mut self, free: &Range<usize>) {
         let start = free.start.next_multiple_of(PAGE_BYTES);
         let end = free.end & !(PAGE_BYTES - 1);

@@ -19,7 +19,7 @@ const STRETCH_BYTES_MAX: usize = 64 << 20;
 pub struct ProgramWindow {
     /// Code and constants.
     pub text: Range<ExecutorAddr>,
-    /// What can be written.
+    /// Writable data.
     pub data: Range<ExecutorAddr>,
 }
 
