@@ -1,10 +1,9 @@
-//! Initialisers and finalisers of linked objects: who has some, in which order they run, which have run.
+//! Initialisers and finalisers of linked objects: which units have some, the order in which they run, and which have run.
 //!
-//! A unit that has initialisers carries an *initializer symbol*: a symbol without an address whose lookup
-//! runs the unit. [`Platform::declare`] hands these out and remembers the order in which units came, which
-//! is the order a static linker would have put them in. When the linker has placed such a unit it
-//! records the functions it found. [`Platform::initialize`] then runs them once each, sorted the way
-//! a process start runs them; [`Platform::take_initializers`] hands them out to who runs them himself.
+//! A unit that has initialisers carries an *initializer symbol*: a symbol without an address whose lookup runs the unit.
+//! [`Platform::declare`] hands these out and remembers the order of the calls, which is the order of a static linker. When the linker has
+//! placed such a unit it records the unit's functions. [`Platform::initialize`] then runs each of them once, in the order of a process
+//! start; [`Platform::take_initializers`] hands them out to a caller that runs them itself.
 //!
 //! ```text
 //!   declared ──linked──▶ recorded ──its symbols are Ready──▶ run or handed out, once
@@ -12,10 +11,10 @@
 //!      ▼                     ▼
 //! ```
 //!
-//! **Architecture Invariant:** a record is a value that lies with the code it names, and goes before that. What is handed out
-//! belongs to a unit that is Ready: neither one that failed, nor one that something it calls may still fail.
+//! **Architecture Invariant:** a record lies with the code it names, and is dropped before the code is. Functions that are handed out
+//! belong to a unit that is Ready: neither it nor any unit that it calls can still fail.
 //!
-//! **Never:** no function runs under the lock, and none runs that nobody has asked for. What is registered for the end runs then
+//! **Never:** no function runs under the lock, and none runs without a request. Functions that are registered for the end run then
 //! (`runtime/endings`).
 
 mod discovery;
@@ -74,12 +73,12 @@ struct State {
     sweep_homes_at: usize,
     /// Units that have initializers and were not asked for yet, by their place in link order.
     unasked: BTreeMap<u32, (Home, SymbolName)>,
-    /// Records with initializers that nobody has taken.
+    /// Records with initializers that were not taken yet.
     unstarted: BTreeSet<u64>,
     starts: Starts<Home>,
 }
 
-/// What the code of one unit wants to be run, as far as nobody has taken it.
+/// The functions of one unit's code, as far as they were not taken yet.
 #[derive(Debug)]
 struct UnitFunctions {
     /// The unit's initializer symbol, by which its dylib lists it; any symbol of a unit that was not declared.
@@ -93,7 +92,7 @@ struct UnitFunctions {
     indirect_functions: Vec<ExecutorAddr>,
 }
 
-/// The functions of one unit, recorded. Dropping it forgets those that nobody has taken.
+/// The functions of one unit, recorded. Dropping it forgets those that were not taken.
 #[must_use = "dropping it forgets the functions"]
 #[derive(Debug)]
 pub struct Recorded {
@@ -113,13 +112,13 @@ pub struct Declaration {
 }
 
 impl Platform {
-    /// Creates a platform without units. What its code registers for the end runs before the code goes.
+    /// Creates a platform without units. Functions that its code registers for the end run before the code goes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a platform for a program that has the process for itself, as a native one has: the C library keeps what the program
-    /// registers for the end. None of its code may be removed before the process ends.
+    /// Creates a platform for a program that has the process for itself, like a native program: the C library keeps the functions that the
+    /// program registers for the end. None of its code may be removed before the process ends.
     pub fn of_process() -> Self {
         Self { is_of_process: true, ..Self::default() }
     }
@@ -132,10 +131,10 @@ impl Platform {
     /// Makes the initializer symbol of a unit that is about to be defined. Units are linked, and
     /// initialised, in the order of these calls.
     ///
-    /// A unit that shares sections is linked together with all of its dylib that do, and are declared and defined when the first
-    /// of them is linked: their sections of one name then lie side by side, between `__start_X` and `__stop_X`.
+    /// A unit that shares sections is linked together with all others of its dylib that do, as far as they are declared and defined when
+    /// the first of them is linked. Their sections of one name then lie side by side, between `__start_X` and `__stop_X`.
     ///
-    /// What is declared is remembered until [`Platform::withdraw`]; a [`Declaration`] sees to that.
+    /// The declaration is remembered until [`Platform::withdraw`]; a [`Declaration`] sees to that.
     pub fn declare(&self, dylib: &JitDylib, unit: &str, traits: UnitTraits) -> SymbolName {
         let mut state = self.state.lock();
         let order = state.next_order;
@@ -199,14 +198,14 @@ impl Platform {
         needed.into_iter().map(|unit| unit.symbol).collect()
     }
 
-    /// Those of the needed units, taken since the last call, whose functions are compiled when they are called. Nobody has seen yet
-    /// whether what they refer to is there.
+    /// The needed units, taken since the last call, whose functions are compiled when they are called. Their references have not been
+    /// checked yet.
     pub fn take_called(&self) -> Vec<LatentUnit> {
         mem::take(&mut self.state.lock().called)
     }
 
-    /// The passive units declared since the last call that nothing has referred to so far. From now on they are materialized when
-    /// somebody looks their symbols up, and not otherwise.
+    /// The passive units declared since the last call that nothing has referred to so far. From now on they are materialized when their
+    /// symbols are looked up, and not otherwise.
     pub fn take_latent(&self) -> Vec<LatentUnit> {
         let latent = self.state.lock().undiscovered.take_latent();
         let unit = |unit: Undiscovered| LatentUnit {
@@ -220,7 +219,7 @@ impl Platform {
     /// Notes the functions that the linker found in a unit, each with its priority, in the order of their sections, and the
     /// descriptors of those that choose their implementation. Called before the unit's symbols become Ready.
     ///
-    /// The record is to be kept beside the code, and dropped before that goes. `None` if there is nothing to record. Arrays of a unit
+    /// The record is to be kept beside the code, and dropped before the code is. `None` if there is nothing to record. Arrays of a unit
     /// that was never declared have no place in the order, and are not recorded.
     pub(crate) fn record(
         &self,
@@ -266,31 +265,31 @@ impl Platform {
         Some(Recorded { state: self.state.clone(), number })
     }
 
-    /// The descriptors of units that are Ready, each once. A process binds these functions before anything of the
-    /// program runs; who does not, leaves it to each function's first call.
+    /// The descriptors of units that are Ready, each once. A process binds these functions before anything of the program runs. Without
+    /// that, each function is bound by its first call.
     ///
-    /// What was taken is the caller's affair: see [`Platform::take_initializers`].
+    /// The caller is responsible for the taken functions: see [`Platform::take_initializers`].
     pub fn take_indirect_functions(&self) -> Vec<ExecutorAddr> {
         self.take(|functions| mem::take(&mut functions.indirect_functions))
     }
 
-    /// What must run before the program and has not been taken yet, of the units that are Ready: in running order, first what comes
-    /// before everything else (`.preinit_array`), then by priority, unit and place. What belongs to a unit on its way comes with a
-    /// later call, and what belongs to one that failed or was removed never does.
+    /// Functions of Ready units that must run before the program and were not taken yet, in running order: first `.preinit_array`, which
+    /// comes before everything else, then by priority, unit and place. Functions of a unit on its way come with a later call. Functions of
+    /// a unit that failed or was removed never come.
     ///
     /// # Concurrency
-    /// What was taken is the caller's affair: it may be called as long as the unit's tracker is not removed, and nobody but the
-    /// caller can know whether that is to be.
+    /// The caller is responsible for the taken functions. They may be called as long as the unit's tracker is not removed, and only the
+    /// caller can know whether it will be.
     pub fn take_initializers(&self) -> Vec<ArrayFunction> {
         let mut taken = self.take(UnitFunctions::take_initializers);
         taken.sort_unstable();
         taken
     }
 
-    /// What must run after the program and has not been taken yet, of the units that are Ready. It runs from last to first.
+    /// Functions of Ready units that must run after the program and were not taken yet. They run from last to first.
     ///
-    /// What was taken is the caller's affair, as with [`Platform::take_initializers`]: take what is to run at the end when the end
-    /// has come, or keep the trackers until then.
+    /// The caller is responsible for the taken functions, as with [`Platform::take_initializers`]: take them when the end has come, or keep
+    /// the trackers until then.
     pub fn take_finalizers(&self) -> Vec<ArrayFunction> {
         let mut taken = self.take(|functions| mem::take(&mut functions.finalizers));
         taken.sort_unstable();
@@ -404,7 +403,7 @@ impl Declaration {
         Self { platform, symbol }
     }
 
-    /// Notes that the unit is materialized, whoever asked for it: it takes part.
+    /// Notes that the unit is materialized, for any reason: it takes part.
     pub fn note_materialized(&self) {
         let mut state = self.platform.state.lock();
         let order = state.declared.get(&self.symbol).copied();

@@ -5,11 +5,11 @@
 //!   specialized caller ─▶ specptr: trampoline ─ boxes ─▶ invoke of an instance ─ unboxes the result
 //! ```
 //!
-//! A trampoline reads the words of its [`CodeInstance`] in their place, each time it is called: so it reaches better code when the instance gets
-//! that. One that is called boxed serves all instances of its signature.
+//! A trampoline reads the words of its [`CodeInstance`] in their place, each time it is called. So it reaches better code when the instance
+//! gets better code. A trampoline that is called boxed serves all instances of its signature.
 //!
-//! What is not compiled yet needs no trampoline of this kind: a [lazy function](crate::lazy) is an address that compiles when it is called, so its
-//! stub is a `specptr` or an `invoke`.
+//! A function that is not compiled yet needs no trampoline of this kind: a [lazy function](crate::lazy) is an address that compiles when it
+//! is called, so its stub is a `specptr` or an `invoke`.
 
 mod code;
 
@@ -57,7 +57,7 @@ pub enum ValueType {
     },
 }
 
-/// What the code of a specialization takes and gives, by the C convention of x86-64 System V, in registers alone.
+/// Arguments and result of the code of a specialization, by the C convention of x86-64 System V, in registers alone.
 #[derive(Clone, Debug)]
 pub struct SpecializedSignature {
     /// At most six of boxed values and integers, and eight floats.
@@ -149,7 +149,7 @@ impl InvokeTrampolines {
 
     /// A unit that defines `name` as a function that is called by `api`, and adapts it to the other convention.
     ///
-    /// Who calls it by the boxed convention passes as many arguments as there are parameters, and an instance whose code has the signature.
+    /// A caller by the boxed convention passes as many arguments as there are parameters, and an instance whose code has the signature.
     ///
     /// # Errors
     /// See [`TrampolineError`].
@@ -168,7 +168,7 @@ impl InvokeTrampolines {
     }
 }
 
-/// A trampoline before it is linked. Somebody else keeps the instance whose address is in it.
+/// A trampoline before it is linked. The instance whose address is in it is kept elsewhere.
 pub(crate) struct TrampolineCode {
     code: Code,
     frames: [u8; 64],
@@ -239,7 +239,7 @@ impl MaterializationUnit for Trampoline {
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         match self.code.graph(self.name.as_str()) {
-            // It leads nowhere that its references do not say. What it keeps goes after the code, which threads may run until then.
+            // It leads nowhere beside its references. The values that it keeps go after the code, which threads may run until then.
             Ok(graph) => {
                 let stubs = Stubs { leads_on: Arc::new(LeadsOn::default()), cells: Arc::new(self.api) };
                 self.layer.emit_stubs(responsibility, graph, stubs);

@@ -1,17 +1,17 @@
-//! Which units a program needs, by what they define and refer to: found out before any of them is compiled.
+//! The units that a program needs, found by their definitions and references before any of them is compiled.
 //!
 //! ```text
 //!   declared ──takes part──────────────────▶ wanted ──taken──▶ looked up
 //!      │ is passive                            ▲
 //!      ▼                                       │ referred to by one that is taken, or materialized
 //!    latent ───────────────────────────────────┘
-//!      │ nobody referred to it
+//!      │ never referred to
 //!      ▼
 //!    left out
 //! ```
 //!
-//! References say at once what a chain of compilations would find out link by link, so that all that is needed compiles side
-//! by side. They may miss some, such as weak ones: such a unit comes when somebody looks its symbols up.
+//! References show at once what a chain of compilations would find link by link, so all needed units compile side by side. They may miss
+//! some, such as weak ones: such a unit is compiled when its symbols are looked up.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,7 @@ use uruk_core::SymbolName;
 use super::Platform;
 use crate::object::{CompiledOnCall, References};
 
-/// A unit that nobody has been told of.
+/// A unit that no `take` has handed out yet.
 #[derive(Debug)]
 pub(super) struct Undiscovered {
     pub(super) symbol: SymbolName,
@@ -36,15 +36,15 @@ pub(super) struct Undiscovered {
 pub struct LatentUnit {
     /// Its initializer symbol.
     pub symbol: SymbolName,
-    /// What it refers to and does not define.
+    /// Symbols that it refers to and does not define.
     pub undefined: Box<[SymbolName]>,
     /// Its functions that are compiled when they are called.
     pub compiled_on_call: Option<CompiledOnCall>,
 }
 
 impl Platform {
-    /// What units refer to that nobody has been told of. Empty if none shares sections: only those all have to be known before the first
-    /// is linked.
+    /// Undefined symbols of units that were not handed out yet. Empty if no unit shares sections: only units that do have to be known
+    /// before the first of them is linked.
     pub fn undefined_beside_sections(&self) -> FxHashSet<SymbolName> {
         if !self.section_groups.are_declared() {
             return FxHashSet::default();
@@ -53,7 +53,7 @@ impl Platform {
     }
 }
 
-/// The units that nobody has been told of, by their place in link order.
+/// The units that no `take` has handed out yet, by their place in link order.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     wanted: BTreeMap<u32, Undiscovered>,
@@ -66,12 +66,12 @@ impl Discovery {
         units.insert(order, unit);
     }
 
-    /// Answers what there was, to be dropped where no lock is held.
+    /// Gives the unit, to be dropped where no lock is held.
     pub(super) fn withdraw(&mut self, order: u32) -> Option<Undiscovered> {
         self.wanted.remove(&order).or_else(|| self.latent.remove(&order))
     }
 
-    /// Notes that a unit takes part; answers its references, to be dropped where no lock is held.
+    /// Notes that a unit takes part. Gives its references, to be dropped where no lock is held.
     pub(super) fn want(&mut self, order: u32) -> References {
         let Some(mut unit) = self.latent.remove(&order) else { return References::default() };
         let references = mem::take(&mut unit.references);
@@ -88,7 +88,7 @@ impl Discovery {
         needed
     }
 
-    /// What all of the units refer to, also those that are compiled when they are called.
+    /// All symbols that the units refer to, also units that are compiled when they are called.
     pub(super) fn undefined(&self) -> FxHashSet<SymbolName> {
         let units = self.wanted.values().chain(self.latent.values());
         units.flat_map(|unit| unit.references.undefined.iter().cloned()).collect()

@@ -66,7 +66,7 @@ impl Platform {
         )
     }
 
-    /// The records of a dylib whose initializers nobody has taken.
+    /// The records of a dylib whose initializers were not taken yet.
     fn unstarted(&self, dylib: &JitDylib) -> Option<(Home, Vec<(u64, DefinitionWatch)>)> {
         let state = self.state.lock();
         let home = state.known_home(dylib)?;
@@ -77,20 +77,20 @@ impl Platform {
         Some((home, watched))
     }
 
-    /// Runs what the code of `dylib` has registered for its end: handlers, newest first, then the finalizers of what was initialised,
-    /// last to first. What ran once does not run again; nor do the initializers.
+    /// Runs the functions that the code of `dylib` has registered for its end: handlers, newest first, then the finalizers of initialised
+    /// units, last to first. Functions that ran do not run again; nor do the initializers.
     ///
     /// # Safety
-    /// Nobody uses the dylib's objects with destructors from now on.
+    /// No thread uses the dylib's objects with destructors from now on.
     pub unsafe fn deinitialize(&self, dylib: &JitDylib) {
         let home = self.state.lock().known_home(dylib);
         endings::run_of_homes(home.into_iter().collect());
     }
 
-    /// Runs what the code of all dylibs has registered for its end, as [`Platform::deinitialize`] does for one.
+    /// Runs the functions that the code of all dylibs has registered for its end, as [`Platform::deinitialize`] does for one.
     ///
     /// # Safety
-    /// Nobody uses objects with destructors of any of it from now on.
+    /// No thread uses objects with destructors of any dylib from now on.
     pub unsafe fn deinitialize_all(&self) {
         let homes = self.state.lock().homes.values().filter_map(WeakHome::upgrade).collect();
         endings::run_of_homes(homes);

@@ -6,7 +6,7 @@ use uruk_core::ExecutorAddr;
 /// everything in `.fini_array`.
 pub(crate) const FRAGMENT_PRIORITY: i32 = -1;
 
-/// What an object wants to be run, in the order of its sections. Priorities are those of sections, and -1 for fragments
+/// The functions that an object registers to be run, in the order of its sections. Priorities are those of sections, and -1 for fragments
 /// of code in `.init` and `.fini`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Initializers {

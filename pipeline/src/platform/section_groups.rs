@@ -10,16 +10,16 @@
 //!      ▼                                  ▼                 ▼
 //! ```
 //!
-//! The first object that comes founds a group of all that are declared and defined in its dylib by then. The group asks the
-//! session for each member, once the member is entered. A member whose question is answered before the group is linked does
-//! not come, or does not stay: it was removed, or its definition was refused. The others go on without it. A member that
-//! failed fails the group with its error, for a program without it is not the one that was asked for.
+//! The first object that comes founds a group of all that are declared and defined in its dylib by then. The group asks the session for
+//! each member, once the member is entered. If the answer comes before the group is linked, the member does not come, or does not stay: it
+//! was removed, or its definition was refused. The others go on without it. A member that failed fails the group with its error, because a
+//! program without it is not the requested one.
 //!
-//! **Architecture Invariant:** nobody is waited for whom the session does not know. A question has one answer, whatever
-//! becomes of its symbol, so no member can be missed.
+//! **Architecture Invariant:** a group waits only for members that the session knows. A question has one answer, whether its symbol becomes
+//! ready or not, so no member can be missed.
 //!
-//! What an object waits for is that others are *compiled*, which depends on no symbol of anybody: no two can wait for each
-//! other. The model is `loom-tests/tests/section_groups.rs`, for which this file needs nothing but `uruk_core`.
+//! An object waits until others are *compiled*, which depends on no symbol of theirs: no two can wait for each other. The model is
+//! `loom-tests/tests/section_groups.rs`, for which this file needs nothing but `uruk_core`.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ impl<O: Send + 'static> SectionGroups<O> {
         }
     }
 
-    /// Asks the session for a member: whoever has not come is looked up, and the answer tells who does not.
+    /// Asks the session for a member: the lookup compiles one that has not come, and its answer tells which member does not come.
     fn ask<L>(self: &Arc<Self>, id: u64, member: SymbolName, dylib: &JitDylib, link: &L)
     where
         L: Fn(Vec<Part<O>>) + Clone + Send + 'static,
@@ -149,7 +149,7 @@ impl<O: Send + 'static> SectionGroups<O> {
         dylib.session().lookup_async(request, move |answer| groups.answered(id, &member, answer, &link));
     }
 
-    /// Whoever is still waited for when this comes is waited for in vain.
+    /// A member that is still expected when this answer comes will not come.
     fn answered(
         &self,
         id: u64,
@@ -184,9 +184,9 @@ impl<O: Send + 'static> SectionGroups<O> {
     }
 }
 
-/// What becomes of an object that comes.
+/// The next step for an object that comes.
 enum Entered<O> {
-    /// It shares with nobody.
+    /// It shares no sections.
     Alone(WaitingPart<O>),
     /// Its group is new, and these are its members.
     Founded(u64, Vec<SymbolName>),
@@ -260,7 +260,7 @@ impl<O> Waiting<O> {
         }
     }
 
-    /// Takes a member out of the group `id`, if it is in it still: what it has brought, and the group if nobody else is expected.
+    /// Takes a member out of the group `id`, if it is still in it. Gives its part, and the group if no other member is expected.
     fn leave(&mut self, id: u64, member: &SymbolName) -> (Option<WaitingPart<O>>, Option<Group<O>>) {
         let Some(&Member { order, place }) = self.members.get(member) else { return (None, None) };
         let Some(group) = self.groups.get_mut(&id) else { return (None, None) };
@@ -278,7 +278,7 @@ impl<O> Waiting<O> {
         (left, self.complete(id))
     }
 
-    /// The group, if nobody is expected any more. It is forgotten here, and its members with it.
+    /// The group, if no member is expected any more. It is forgotten here, and its members with it.
     fn complete(&mut self, id: u64) -> Option<Group<O>> {
         let is_complete = self.groups.get(&id).is_some_and(|group| group.missing == 0);
         is_complete.then(|| self.dissolve(id)).flatten()
@@ -295,7 +295,7 @@ impl<O> Waiting<O> {
 }
 
 impl<O> Group<O> {
-    /// Takes all that are here along. Nobody is, if all were removed.
+    /// Links all members that are here. None is, if all were removed.
     fn link(self, link: &impl Fn(Vec<Part<O>>)) {
         let parts: Vec<_> = self.parts.into_values().map(WaitingPart::attach).collect();
         if !parts.is_empty() {

@@ -1,4 +1,4 @@
-//! Starts: which thread starts what of a home, who waits for it, and whether there is anything left to start.
+//! Starts: the thread that starts a home, the threads that wait for it, and whether there is anything left to start.
 //!
 //! ```text
 //!   start_all ─▶ another thread is at it? ──yes──▶ wait until it is done ─┐
@@ -10,8 +10,8 @@
 //!                  run it, without the lock
 //! ```
 //!
-//! A thread that is inside of an initialiser does not wait for itself, nor for a thread that waits for it: it finds what those run as
-//! it is, as code does that calls back into a static initialiser.
+//! A thread inside an initialiser waits neither for itself nor for a thread that waits for it: it finds their work unfinished, like code
+//! that calls back into a static initialiser.
 //!
 //! Needs core alone, so that `loom-tests/tests/starts.rs` runs what programs run.
 
@@ -43,7 +43,7 @@ impl<H> Default for Starts<H> {
 }
 
 impl<H: PartialEq> Starts<H> {
-    /// Finds what `thread` has to wait for before it starts `home`, and notes that it does.
+    /// Finds the start that `thread` has to wait for before it starts `home`, and notes that it does.
     fn wait_for(&mut self, home: &H, thread: ThreadId) -> Option<Arc<Latch>> {
         if weakened("starts::waits_for_nobody") {
             return None;
@@ -55,7 +55,7 @@ impl<H: PartialEq> Starts<H> {
         Some(is_over)
     }
 
-    /// Whether `from` waits for `thread`, itself or by others.
+    /// Whether `from` waits for `thread`, directly or through other threads.
     fn leads_to(&self, from: ThreadId, thread: ThreadId) -> bool {
         if weakened("starts::waits_in_a_cycle") {
             return false;
@@ -74,12 +74,12 @@ impl<H: PartialEq> Starts<H> {
     }
 }
 
-/// What is started, and by whom: the value behind the lock.
+/// The value behind the lock: starts, and the threads that do them.
 pub(super) trait Startable<H> {
     /// The threads that start some of it.
     fn starts(&mut self) -> &mut Starts<H>;
 
-    /// Whether there is anything that nobody has begun to start.
+    /// Whether there is anything left of which no start has begun.
     fn has_unstarted(&self) -> bool;
 }
 

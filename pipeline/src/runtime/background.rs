@@ -1,7 +1,7 @@
-//! A thread beside a program, for work that nobody waits for; and moments of other threads that forks wait for.
+//! A thread beside a program, for work that no caller waits for; and moments of other threads that forks wait for.
 //!
-//! It blocks all signals. While it works it holds a lock of the process: a fork waits for it, and so does who wants it at
-//! rest. The child of a fork has none.
+//! It blocks all signals. While it works it holds a lock of the process. A fork waits for that lock, and so does a thread that needs the
+//! background thread at rest. The child of a fork has no such thread.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -68,7 +68,7 @@ fn watch_forks() -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-/// What the thread does next.
+/// The thread's next action.
 pub(crate) enum Next {
     /// Another step, unless it is stopped.
     Step,
@@ -88,7 +88,8 @@ pub(crate) struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    /// One that runs when hardly anybody else wants the processor, if it `stands_back`: not where somebody may come to wait for what it does.
+    /// A thread that has not been started. If it `stands_back`, it runs when hardly any other thread wants the processor: not for work that
+    /// a caller may come to wait for.
     pub(crate) fn new(name: &'static str, stands_back: bool) -> Self {
         Self {
             name,
@@ -122,7 +123,7 @@ impl BackgroundThread {
         };
         let spawn = || thread::Builder::new().name(this.name.to_owned()).spawn(run).ok();
         match watch_forks().ok().and_then(|()| spawn()) {
-            // Who has had work for it meanwhile knew no thread.
+            // A thread that had work for it meanwhile found no thread to wake.
             Some(thread) => this.thread.get_or_init(|| thread.thread().clone()).unpark(),
             None => this.is_started.store(false, Ordering::Relaxed), // as above
         }

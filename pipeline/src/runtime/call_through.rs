@@ -1,4 +1,4 @@
-//! First calls: what a stub does that is bound when it is called.
+//! First calls: a stub binds its function when it is called for the first time.
 //!
 //! ```text
 //!  stub ─▶ cold part ─▶ thunk ─▶ first_call ─▶ destination      the function's address, or where to go instead
@@ -6,10 +6,11 @@
 //!    └──────────── slot ◀─────────────┘
 //! ```
 //!
-//! The cold part and the thunk are those of functions that choose their implementation: every register is kept, in full width. What differs is that the way is found by a lookup, which may compile and link. The caller may be a coroutine with
-//! a few kilobytes of stack, so that runs on another one.
+//! The cold part and the thunk are those of functions that choose their implementation: every register is kept, in full width. The
+//! difference: a first call finds its function by a lookup, which may compile and link. The caller may be a coroutine with a few kilobytes
+//! of stack, so the lookup runs on a stack of its own.
 //!
-//! Nothing unwinds out of a first call. What fails gives an address to go on at.
+//! Nothing unwinds out of a first call. If the lookup fails, the destination gives an address to go on at.
 
 mod slot;
 
@@ -36,15 +37,15 @@ pub(crate) trait Destination: Any + Send + Sync {
     /// As many calls were made through `slot` as were to be counted. Perhaps in a handler of a signal: must not wait.
     fn counted_out(&self, slot: SlotAddr);
 
-    /// What the code at `function`, which was found, refers to.
+    /// The functions that the code at `function` refers to. `function` was found.
     fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr>;
 }
 
-/// What the cold part of a stub hands to the thunk, with an [`IfuncDescriptor`](super::ifunc::IfuncDescriptor) first. The linker writes it
-/// into data beside the stubs.
+/// The data that the cold part of a stub hands to the thunk, with an [`IfuncDescriptor`](super::ifunc::IfuncDescriptor) first. The linker
+/// writes it into data beside the stubs.
 #[repr(C)]
 pub(crate) struct CallThroughDescriptor {
-    /// Where the thunk notes its answer: the last field, which nobody reads. A failed call must not bind the slot.
+    /// Where the thunk notes its answer: the last field, which is never read. A failed call must not bind the slot.
     ignored_slot: *mut u64,
     resolver: extern "C" fn(&CallThroughDescriptor) -> u64,
     /// The slot that the stub jumps through.
@@ -117,7 +118,7 @@ impl CountingDescriptor {
     }
 }
 
-/// What the thunk calls.
+/// Called by the thunk.
 extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
     call_first(descriptor, descriptor.slot())
 }
@@ -128,7 +129,7 @@ extern "C" fn counted_call(descriptor: &CountingDescriptor) -> u64 {
     let Some(body) = slot.counted_body() else { return call_first(&descriptor.first, slot) };
     // SAFETY: the C library's place of this thread.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
+    // SAFETY: the maker of the stub keeps the cell at its place for as long as the stub may be called.
     let cell = unsafe { &**descriptor.first.cell };
     cell.counted_out(slot);
     // SAFETY: as above.
@@ -141,7 +142,7 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
     let once = OnceCall::save();
-    // SAFETY: whoever made the stub keeps the cell at its place for as long as the stub may be called.
+    // SAFETY: the maker of the stub keeps the cell at its place for as long as the stub may be called.
     let cell = unsafe { &**descriptor.cell };
     let found = bind(slot, cell);
     once.restore();
@@ -151,8 +152,8 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     found.unwrap_or_else(|instead| instead).value()
 }
 
-/// What `std::call_once` of libstdc++ keeps in variables of the thread between two calls. LLVM uses it too, so that a first call in between
-/// would leave them changed.
+/// The thread-local variables that `std::call_once` of libstdc++ sets and reads back. LLVM uses `call_once` too, so a first call between
+/// the two would leave them changed.
 struct OnceCall([(*mut usize, usize); 2]);
 
 impl OnceCall {
@@ -170,12 +171,12 @@ impl OnceCall {
         }))
     }
 
-    /// The library, if it is there: it may have come with LLVM, and be found by nobody else.
+    /// The library, if it is loaded. It may have come with LLVM, in a place where a search by symbol does not find it.
     fn library() -> Option<NonNull<c_void>> {
         static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-        // Relaxed: the same value, whoever writes it.
+        // Relaxed: every writer stores the same value.
         NonNull::new(LIBRARY.load(Ordering::Relaxed)).or_else(|| {
-            // SAFETY: a name that ends in a zero. What is loaded is not loaded again; it stays from now on.
+            // SAFETY: a name that ends in a zero. A loaded library is not loaded again; it stays from now on.
             let library =
                 unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
             LIBRARY.store(library, Ordering::Relaxed); // as above
@@ -205,10 +206,11 @@ fn bind(slot: SlotAddr, cell: &dyn Destination) -> Result<ExecutorAddr, Executor
 /// How many functions [`prepare`] has compiled at most.
 const PREPARED_MAX: usize = 256;
 
-/// Has a function compiled before it is called, and those that it may call: for handlers of signals, which may interrupt the engine or the
-/// C library in the middle of anything. Does nothing for what is no stub. What cannot be compiled says so when it is called.
+/// Has a function compiled before it is called, and the functions that it may call: for handlers of signals, which may interrupt the engine
+/// or the C library in the middle of anything. Does nothing if `function` is no stub. A function that cannot be compiled reports that when
+/// it is called.
 ///
-/// Functions that are called by way of pointers in data are not seen. Of very many, the nearest are prepared.
+/// Functions that are called through pointers in data are not seen. If there are too many functions, the nearest are prepared.
 pub(crate) fn prepare(function: ExecutorAddr) {
     HAS_HANDLERS.store(true, Ordering::Relaxed); // read by handlers, which are installed after this
     let (mut seen, mut next) = (vec![function], 0);
@@ -240,7 +242,7 @@ const LOAD_BY_TABLE_AT: u64 = 12;
 /// Where in a stub that jumps through a slot of its own its number stands: behind the jump.
 pub(crate) const STUB_NUMBER: usize = 6;
 
-/// What a stub jumps through.
+/// The pointer that a stub jumps through.
 enum StubJump {
     /// A slot of its own, which is there.
     Slot(u64),
@@ -262,8 +264,9 @@ pub(crate) fn stub_at(stub: ExecutorAddr, kept: &impl KeepsCode) -> Option<(u32,
     Some((number, root))
 }
 
-/// What the stub at an address jumps through, and its number. Whoever jumps like that is a stub, of 16 bytes, or of 48 in a group; or an entry of the linker's or
-/// a function of somebody's, whose number means nothing.
+/// The pointer that the stub at an address jumps through, and the stub's number. Code that jumps like that is one of these:
+/// - a stub, of 16 bytes, or of 48 in a group;
+/// - an entry of the linker's, or a foreign function. Its number means nothing.
 ///
 /// # Safety
 /// If linked code is there, it stays.
@@ -281,7 +284,7 @@ unsafe fn stub_code(at: u64) -> Option<(StubJump, u32)> {
     }
 }
 
-/// What an instruction of these first bytes refers to, by the 32 bits behind them.
+/// The address that an instruction refers to, if it begins with these bytes: the 32 bits behind them are the distance.
 ///
 /// # Safety
 /// If linked code is there, it stays.
@@ -297,7 +300,7 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
     (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
 }
 
-/// What a cold part hands to the thunk; nothing of code that calls anything else.
+/// The descriptor that a cold part hands to the thunk. `None` for code that calls anything else.
 ///
 /// # Safety
 /// If linked code is there, it stays.
@@ -312,12 +315,12 @@ unsafe fn described(cold: u64) -> Option<*const CallThroughDescriptor> {
     }
 }
 
-/// The descriptor and slot of the stub at an address that has not been called yet. Nothing of anything else.
+/// The descriptor and slot of the stub at an address that has not been called yet. `None` for all other code.
 ///
 /// # Safety
 /// If linked code is at `stub`, it stays there.
 unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
-    // A function of somebody's may begin like a stub, and its pointers lead anywhere.
+    // A foreign function may begin like a stub, and its pointers lead anywhere.
     unwind::functions::is_in_stubs(stub).then_some(())?;
     // SAFETY: as here.
     let place = match unsafe { stub_code(stub.value()) }? {
@@ -364,11 +367,11 @@ pub(crate) struct BlockedSignals {
 
 impl BlockedSignals {
     pub(crate) fn begin() -> Self {
-        // SAFETY: both sets are written before they are read; blocking signals on this thread harms nobody.
+        // SAFETY: both sets are written before they are read; blocking signals on this thread has no other obligation.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&raw mut all);
-            // What the thread does itself is not blocked: the process would end without a word.
+            // Faults of the thread itself are not blocked: the process would end without a word.
             for fault in
                 [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT]
             {
@@ -397,7 +400,7 @@ const STACK_BYTES: usize = 64 << 20;
 /// How many wait for their next use.
 const SPARE_MAX: usize = 8;
 
-/// Tried, never waited for: somebody may have had it when the process forked.
+/// Tried, never waited for: a thread of the parent may have held the lock when the process forked.
 static SPARE: Mutex<Vec<StackMapping>> = Mutex::new(Vec::new());
 
 /// Runs `work` on a large stack; on this one, if the system grants none.
@@ -406,7 +409,7 @@ pub(crate) fn on_spare_stack(work: &mut dyn FnMut()) {
     let Some(stack) = spare.or_else(|| StackMapping::reserve(STACK_BYTES).ok()) else { return work() };
     let Range { end, .. } = stack.range();
     let mut work: &mut dyn FnMut() = work;
-    // SAFETY: `end` is the aligned end of a stack that nobody else uses; `run` gets what it expects, and does not unwind: it is
+    // SAFETY: `end` is the aligned end of a stack that is used here alone; `run` gets the pointer it expects, and does not unwind: it is
     // `extern "C"`.
     unsafe { call_on(run, (&raw mut work).cast(), end) };
     if let Some(mut spare) = SPARE.try_lock()
@@ -425,7 +428,7 @@ extern "C" fn run(work: *mut c_void) {
 /// Calls `function` with `data` on the stack that ends at `top`. Backtraces go on through it.
 ///
 /// # Safety
-/// `top` is the end, aligned to 16 bytes, of memory that is large enough and used by nobody. `function` may be called with `data`.
+/// `top` is the end, aligned to 16 bytes, of memory that is large enough and otherwise unused. `function` may be called with `data`.
 #[unsafe(naked)]
 unsafe extern "C" fn call_on(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
     core::arch::naked_asm!(

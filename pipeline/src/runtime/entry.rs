@@ -1,9 +1,8 @@
 //! The frames through which program code is entered.
 //!
-//! They are written in assembly and end the chain of frames (`.cfi_undefined rip`): an exception that nobody in
-//! the program catches finds the end of the stack there, so that `std::terminate` is called with the program's
-//! frames still in place, as in a native process. No Rust destructor and no `catch_unwind` lies in them or is
-//! ever unwound.
+//! They are written in assembly and end the chain of frames (`.cfi_undefined rip`). An exception that the program does not catch finds the
+//! end of the stack there, so that `std::terminate` is called with the program's frames still in place, as in a native process. No Rust
+//! destructor and no `catch_unwind` lies in them or is ever unwound.
 
 use std::ffi::{c_char, c_int};
 
@@ -51,7 +50,7 @@ pub unsafe fn call_initializer(
     argv: *mut *mut c_char,
     envp: *mut *mut c_char,
 ) {
-    // SAFETY: passed on to the caller. What is in `eax` after a function without a result is not looked at.
+    // SAFETY: passed on to the caller. After a function without a result, the content of `eax` is ignored.
     unsafe { uruk_enter_program(function.value(), argc, argv, envp) };
 }
 
@@ -163,7 +162,7 @@ mod tests {
 
     extern "C-unwind" fn throws(_: c_int, _: *mut *mut c_char, _: *mut *mut c_char) -> c_int {
         let mut exception = UnwindException { class: 1, cleanup: 0, private: [0; 2] };
-        // SAFETY: the exception lives for the whole search, which finds nobody and returns.
+        // SAFETY: the exception lives for the whole search, which finds no handler and returns.
         unsafe { _Unwind_RaiseException(&raw mut exception) }
     }
 

@@ -1,14 +1,14 @@
 //! The end of the process: handlers that linked code registers, and work of ours that comes after them.
 //!
-//! Linked code that may go before the process does has its handlers kept by us (`endings`). What belongs to no such code
-//! goes to the C library and names no owner: it runs when the process exits and at no other time. So it is with all code of a program
-//! that has the process for itself ([`Platform::of_process`](crate::platform::Platform::of_process)).
+//! Handlers of linked code that may go before the process does are kept by `endings`. All other handlers go to the C library and name no
+//! owner: they run when the process exits and at no other time. That is so for all code of a program that has the process for itself
+//! ([`Platform::of_process`](crate::platform::Platform::of_process)).
 //!
 //! `atexit` and its kin are not in the shared C library: each natively linked program carries its own copy, which
 //! names the program as the owner of the handler. Linked code has no such copy, so it gets these.
 //!
-//! What is registered by [`on_exit`] before any program code runs after everything the program registers: exit
-//! handlers run newest first. `exit` may be called on any thread.
+//! A handler that [`on_exit`] registers before any program code runs comes after everything the program registers: exit handlers run newest
+//! first. `exit` may be called on any thread.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -70,10 +70,10 @@ type Handler = unsafe extern "C" fn(*mut c_void);
 type HandlerWithStatus = unsafe extern "C" fn(c_int, *mut c_void);
 type Fork = Option<unsafe extern "C" fn()>;
 
-/// What an `atexit` answers when there is no room.
+/// The result of `atexit` when there is no room.
 const REFUSED: c_int = -1;
 
-/// Keeps `call` for the code it belongs to; has the C library keep it if that is nobody's whom we know.
+/// Keeps `call` for the code it belongs to. If that code is not in our table, the C library keeps it.
 ///
 /// # Safety
 /// As for [`endings::register`].
@@ -97,7 +97,7 @@ pub(super) unsafe extern "C" fn cxa_atexit(
 ) -> c_int {
     let call =
         Call::Handler { function: address(function as *const ()), argument: argument.expose_provenance() };
-    // Nobody's handler is the process's: a null owner, for whom no library's end runs it.
+    // A handler without known code is the process's: it has a null owner, so no library's end runs it.
     let by_library = || match cxa_filter::library_function() {
         // SAFETY: passed on to the caller.
         Some(register) => unsafe { register(Some(function), argument, ptr::null_mut()) },

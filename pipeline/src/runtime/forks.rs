@@ -1,7 +1,7 @@
-//! What of the runtime is held over a fork.
+//! Locks of the runtime that are held over a fork.
 //!
-//! Other threads may be in the middle of a lock when one forks. The child has none of them, and would wait for ever as soon
-//! as its program starts a thread, touches a thread-local variable for the first time, or asks `dladdr`.
+//! When a thread forks, other threads may hold locks. The child has no such threads: it would wait for ever as soon as its program starts a
+//! thread, touches a thread-local variable for the first time, or asks `dladdr`.
 //!
 //! Linked code's own handlers run before ours take the locks and after they let them go: [`exit`](super::exit) asks for
 //! ours before it notes the program's.
@@ -20,8 +20,8 @@ use super::tls::reserve;
 use super::unwind;
 use crate::memory::HeldOverForks;
 
-/// Nobody takes one of them while holding another, so any order will do. What a thread holds that compiles and links has handlers of its own:
-/// [`background`](super::background).
+/// No thread takes one of them while holding another, so any order will do. Locks of a thread that compiles and links have handlers of
+/// their own: [`background`](super::background).
 fn held() -> [&'static dyn HeldOverForks; 9] {
     let (index, functions) = (unwind::held_over_forks(), unwind::functions::held_over_forks());
     [&REGISTRY, &PUBLISHED, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]

@@ -11,7 +11,7 @@ use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
 use super::registers::{self, uruk_call_keeping_vectors};
 
-/// What a stub hands to the thunk. The linker writes it into data of the object.
+/// The data that a stub hands to the thunk. The linker writes it into data of the object.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct IfuncDescriptor {

@@ -5,11 +5,11 @@
 //!   │ ELF header │ constants, code ──▶    │ data ──▶                                     │
 //!   └──────────── text ───────────────────┴──────────── data ────────────────────────────┘
 //! ```
-//! The memory manager keeps both stretches together (`memory/window.rs`); what has no room in them lies elsewhere. All of the data
-//! stretch can be read. `__bss_start` is where data begins, because zeroes lie among other data. What the engine does by itself, such
-//! as running initializers, has empty tables.
+//! The memory manager keeps both stretches together (`memory/window.rs`); code and data for which they have no room lie elsewhere. All of
+//! the data stretch can be read. `__bss_start` is where data begins, because zeroes lie among other data. The tables of work that the
+//! engine does by itself, such as running initializers, are empty.
 //!
-//! `dl_iterate_phdr` tells of all memory of the program, also what is outside.
+//! `dl_iterate_phdr` tells of all memory of the program, also outside the stretches.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -177,7 +177,7 @@ fn debuggers_record() -> u64 {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) }.expose_provenance() as u64
 }
 
-/// What is told of the program.
+/// The program's header and memory, as `dl_iterate_phdr` tells them.
 pub(super) struct Published {
     header: u64,
     memory: Arc<dyn MemoryManager>,

@@ -8,7 +8,7 @@ use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// What a pointer is for.
+/// The use of a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SlotKind {
     /// An entry of the table of a procedure linkage.
@@ -35,13 +35,13 @@ pub(super) struct Slot<'a> {
 }
 
 impl Slot<'_> {
-    /// What it holds.
+    /// Its value.
     pub(super) fn load(&self) -> u64 {
         // Relaxed: it is what the dynamic linker wrote before any thread of ours looked.
         self.pointer().load(Ordering::Relaxed).expose_provenance() as u64
     }
 
-    /// Changes what it holds; says whether that was possible.
+    /// Changes its value; says whether that was possible.
     ///
     /// # Concurrency
     /// One aligned store: threads see the old or the new address.
@@ -49,7 +49,7 @@ impl Slot<'_> {
         if self.read_only && !protect(self.page(), libc::PROT_READ | libc::PROT_WRITE) {
             return false;
         }
-        // Relaxed: whoever reads the slot gets something that was complete before this call.
+        // Relaxed: a thread that reads the slot gets a value that was complete before this call.
         self.pointer().store(value, Ordering::Relaxed);
         if self.read_only {
             protect(self.page(), libc::PROT_READ);
@@ -144,9 +144,9 @@ fn read_only_pages(start: u64, bytes: u64) -> Range<u64> {
 
 /// A loaded object, as its dynamic section describes it. Valid while the object is loaded.
 pub(super) struct Object {
-    /// What is added to its own addresses.
+    /// Added to its own addresses.
     pub(super) base: u64,
-    /// From the first to the last byte of what is loaded.
+    /// From the first to the last byte that is loaded.
     pub(super) range: Range<u64>,
     /// Where its dynamic section is.
     dynamic: u64,
@@ -240,7 +240,7 @@ impl Object {
         named.map(|[_, offset]| unsafe { self.text(offset) }.to_owned()).collect()
     }
 
-    /// Whether its references to its own symbols stay with it, whatever others define.
+    /// Whether its references to its own symbols stay with it, even if others define them too.
     pub(super) fn is_symbolic(&self) -> bool {
         const DF_SYMBOLIC: u64 = 2;
         self.tags[tag::FLAGS as usize] & DF_SYMBOLIC != 0

@@ -1,4 +1,4 @@
-//! What linked code needs from the process it lives in: symbols, unwinding, thread-local storage, start and exit.
+//! Services that linked code needs from its process: symbols, unwinding, thread-local storage, start and exit.
 //!
 //! Nothing here knows objects or LLVM; of the session protocol only `process` knows that there are definition
 //! generators. Linux with the GNU C library on x86-64.

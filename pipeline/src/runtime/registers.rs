@@ -1,14 +1,14 @@
-//! Calls that nobody sees: linked code goes on after them with every vector register as it was.
+//! Calls that linked code does not notice: it goes on after them with every vector register as it was.
 //!
-//! Where linked code meets a stub of ours it may hold values in registers that a call would lose: arguments on their way to a
-//! function that is yet to be chosen ([`ifunc`](super::ifunc)), or whatever a compiler keeps over a call that keeps all
+//! Linked code that calls a stub of ours may hold values in registers that a call would lose: arguments on their way to a function that is
+//! yet to be chosen ([`ifunc`](super::ifunc)), or any value that a compiler keeps over a call that keeps all registers
 //! ([`tls`](super::tls)). The stubs keep the general registers themselves and call through `uruk_call_keeping_vectors`.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
-/// What of the processor's state beyond its general registers is kept.
+/// The part of the processor's state that is kept, beyond its general registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     /// As `xsave` takes them; zero where the processor has only `fxsave`.
@@ -32,7 +32,7 @@ const COMPONENTS: u32 = 1 << 19 | 0xff;
 /// The first time 9 `cpuid`, each of which a hypervisor may take a microsecond or more to answer; later two moves.
 pub(super) fn prepare() {
     static FOUND: AtomicU64 = AtomicU64::new(0);
-    // Relaxed, both: the same value, whoever writes it, and each thread stores it in `STATE` itself.
+    // Relaxed, both: every writer stores the same value, and each thread stores it in `STATE` itself.
     let found = FOUND.load(Ordering::Relaxed);
     if found != 0 {
         return STATE.store(found, Ordering::Relaxed);
@@ -74,8 +74,8 @@ unsafe extern "C" {
     pub(super) fn uruk_call_keeping_vectors();
 }
 
-// What `xrstor` finds in the area's header has to be zero where `xsave` writes nothing. Unwinding out of the function goes
-// by the frame pointer.
+// The fields that `xrstor` reads from the area's header have to be zero where `xsave` writes nothing. Unwinding out of the function goes by
+// the frame pointer.
 std::arch::global_asm!(
     ".pushsection .text.uruk_call_keeping_vectors, \"ax\", @progbits",
     ".p2align 4",

@@ -27,8 +27,8 @@ pub const DEFAULT_PRIORITY: i32 = 65535;
 /// One element of an `.init_array` or `.fini_array`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArrayFunction {
-    /// Lower ones are initialized earlier and finalized later. What is in
-    /// `.preinit_array` has -2, fragments of code in `.init` and `.fini` have -1.
+    /// Lower ones are initialized earlier and finalized later. Functions in `.preinit_array` have -2, fragments of code in `.init` and
+    /// `.fini` have -1.
     pub priority: i32,
     /// Place of the unit among the program's files; decides among equal priorities.
     pub unit: u32,
@@ -190,7 +190,7 @@ fn run_finalizers(finalizers: &Mutex<Vec<ArrayFunction>>) {
 /// # Safety
 /// `name` is a terminated string that stays.
 unsafe fn name_what_was_executed(name: *mut c_char) {
-    /// Behind the vector lies what `AT_RANDOM` refers to. An environment that somebody has moved lies elsewhere.
+    /// Behind the vector lie the bytes that `AT_RANDOM` refers to. An environment that was moved lies elsewhere.
     const ENVIRONMENT_BYTES_MAX: usize = 16 << 20;
     let environment = environment();
     // SAFETY: these only read the vector.

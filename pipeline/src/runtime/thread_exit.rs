@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn thread_atexit(
     object: *mut c_void,
     dso: *mut c_void,
 ) -> c_int {
-    /// The code is being unmapped: nobody could run the destructor.
+    /// The code is being unmapped, so that the destructor could not run.
     const REFUSED: c_int = -1;
     let own = (&raw const __dso_handle).cast_mut().cast();
     let Some(pins) = endings::pin(ExecutorAddr::from_ptr(destructor as *const u8), dso) else {

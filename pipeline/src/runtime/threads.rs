@@ -1,8 +1,8 @@
 //! Threads that linked code starts.
 //!
-//! A thread has its own copies of the program's thread-local variables before any program code runs on it, as in a
-//! native process. So a signal handler may be the first to touch one, whatever it interrupted. If the executable keeps a
-//! reserve in its thread-local block, the thread is known to it, and its stack is larger by as much.
+//! A thread has its own copies of the program's thread-local variables before any program code runs on it, as in a native process. So a
+//! signal handler may be the first to touch one, whichever code it interrupted. If the executable keeps a reserve in its thread-local
+//! block, the thread is known to it, and its stack is larger by as much.
 //!
 //! Linked code gets [`pthread_create`] in place of the C library's. An executable that uses
 //! [`export_pthread_create!`](crate::export_pthread_create) gives it to libraries that start threads on the program's behalf
@@ -41,7 +41,7 @@ macro_rules! export_pthread_create {
 type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type PthreadCreate = unsafe extern "C" fn(*mut c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
 
-/// What a new thread is to do.
+/// The work of a new thread.
 struct Start {
     routine: *const c_void,
     argument: *mut c_void,
@@ -110,7 +110,7 @@ pub(super) unsafe extern "C" fn thrd_create(
     }
 }
 
-/// What a new thread does before it goes on to its routine.
+/// A new thread's preparation before it goes on to its routine.
 unsafe extern "C" fn prepare(start: *mut Start) -> Call {
     // A handler that ran before this is done would have to allocate, perhaps in the middle of the allocator.
     let _signals = tls::SignalsBlocked::now();
@@ -139,7 +139,7 @@ fn enlarged(attributes: &libc::pthread_attr_t) -> Option<libc::pthread_attr_t> {
 /// Has this thread run when no other thread of the process wants the processor, or nearly so.
 pub(crate) fn stand_back() {
     const NICE: c_int = 10;
-    // SAFETY: concerns this thread alone: for Linux it is what the process's number stands for. That it is refused harms nobody.
+    // SAFETY: concerns this thread alone: on Linux the process's number stands for it. A refusal does no harm.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, libc::gettid() as libc::id_t, NICE) };
 }
 
@@ -169,7 +169,7 @@ unsafe extern "C-unwind" {
     fn uruk_thread_start(start: *mut c_void) -> *mut c_void;
 }
 
-// Leaves by a jump: the routine's caller is the C library, as the routine and whoever unwinds through it expect.
+// Leaves by a jump: the routine's caller is the C library, as the routine and an unwinder expect.
 std::arch::global_asm!(
     ".pushsection .text.uruk_thread_start, \"ax\", @progbits",
     ".p2align 4",

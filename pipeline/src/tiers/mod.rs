@@ -8,9 +8,9 @@
 //! Calls are counted beside the stub ([`lazy`](crate::lazy)), and not in the code: objects do not change, and a function in the upper tier
 //! is called as if there were no tiers. A [`TierPolicy`] decides. Code that runs is not replaced: a frame that was entered stays in its tier.
 //!
-//! **The thread.** It is started by the first call of a function; in a program that has the process for itself, when the first function
-//! goes up. It blocks all signals, and holds a lock of the process while it works: a fork waits for it, and so does whoever stops it. A child has none, and promotes nothing: functions that are called first there begin
-//! in the upper tier.
+//! **The thread.** The first call of a function starts it; in a program that has the process for itself, the first function that goes up
+//! does. It blocks all signals, and holds a lock of the process while it works: a fork waits for it, and so does a thread that stops it. A
+//! child has no such thread, and promotes nothing: functions that are called first there begin in the upper tier.
 //!
 //! **A count that runs out** may do so in a handler of a signal. It takes no lock that it would have to wait for, and allocates nothing.
 //! If the queue is busy or full, the count begins anew.
@@ -41,7 +41,7 @@ pub enum Tier {
     Upper,
 }
 
-/// What has been compiled in which tier.
+/// Counts of compiled functions by tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
@@ -55,7 +55,7 @@ pub struct TierStats {
     pub upper_time: Duration,
     /// Functions that went up.
     pub promoted: u64,
-    /// How long that took, with what failed.
+    /// How long that took, failed promotions included.
     pub promoting: Duration,
     /// Promotions that failed.
     pub failed: u64,
@@ -95,7 +95,7 @@ struct Counts {
     over_budget: AtomicU64,
 }
 
-/// What becomes of a function whose count has run out.
+/// The next step for a function whose count has run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountedOut {
     /// It waits for the promoter, and need not be counted.
@@ -104,7 +104,7 @@ pub(crate) enum CountedOut {
     Again(u32),
 }
 
-/// What the promoter is to do with a function.
+/// The promoter's order for a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromotionOrder {
     /// Compile it better, for the time of this number. If that fails, so many calls more are counted, or none.
@@ -113,7 +113,7 @@ pub(crate) enum PromotionOrder {
     CountNoMore,
 }
 
-/// What became of it.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PromotionEnd {
     Promoted,
@@ -130,15 +130,15 @@ pub(crate) trait Promote: Send + Sync {
     fn promote(&self, tiers: &Tiers, is_allowed: bool) -> PromotionEnd;
 }
 
-/// Where better bodies of functions come from: a compiler that can do more for a function than it did at first.
+/// A source of better bodies of functions: a compiler that can do more for a function than it did at first.
 ///
 /// [`LazyCallThroughManager::improvable_reexports`](crate::lazy::LazyCallThroughManager::improvable_reexports) makes functions of it.
 ///
 /// # Concurrency
-/// What it says of a body is asked by first calls, on their small stacks, and by the thread that compiles better. None of it may wait for
-/// a call.
+/// First calls ask about a body, on their small stacks, and so does the thread that compiles better. None of the methods may wait for a
+/// call.
 pub trait Improve: Send + Sync {
-    /// Who decides.
+    /// Decides which functions go up.
     fn tiers(&self) -> &Tiers;
 
     /// Whether a body, which was compiled, can be compiled better. Calls of others are not counted.
@@ -147,8 +147,8 @@ pub trait Improve: Send + Sync {
     /// Whether the first call has it compiled better, and not only many calls.
     fn is_urgent(&self, body: &SymbolName) -> bool;
 
-    /// Defines the better one in the dylib of the body, to be compiled when it is looked up, and gives its name; nothing if nobody can
-    /// want it any more. `attempt` counts from 1: one that failed keeps its name.
+    /// Defines the better body in the dylib of the body, to be compiled when it is looked up, and gives its name. `None` if it cannot be
+    /// wanted any more. `attempt` counts from 1: a failed attempt keeps its name.
     ///
     /// # Errors
     /// Why it cannot be defined. The function stays as it is, and is counted again if the policy says so.
@@ -156,8 +156,8 @@ pub trait Improve: Send + Sync {
 }
 
 impl Tiers {
-    /// Tiers as `policy` has them. Better code is compiled by a thread of their own; if `uses_pool`, by the workers of the session's
-    /// dispatcher, once they have nothing more urgent to do.
+    /// Tiers with a policy. Better code is compiled by a thread of their own; if `uses_pool`, by the workers of the session's dispatcher,
+    /// once they have nothing more urgent to do.
     pub fn new(policy: Arc<dyn TierPolicy>, uses_pool: bool) -> Self {
         let (threshold, quiet) = (policy.threshold().max(1), policy.quiet());
         Self(Arc::new(Shared {
@@ -172,14 +172,14 @@ impl Tiers {
         }))
     }
 
-    /// What decides.
+    /// The policy.
     pub fn policy(&self) -> &dyn TierPolicy {
         &*self.0.policy
     }
 
     /// Whether functions go up. In the child of a fork they do not.
     pub fn is_on(&self) -> bool {
-        // Relaxed: whoever is late compiles in one tier or the other.
+        // Relaxed: a thread that reads an old value compiles in the wrong tier, which does no harm.
         self.0.is_on.load(Ordering::Relaxed) && self.0.promoter.is_here()
     }
 
@@ -201,7 +201,7 @@ impl Tiers {
         wait_for_rest();
     }
 
-    /// What has been done.
+    /// Statistics so far.
     pub fn stats(&self) -> TierStats {
         let counts = &self.0.counts;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed); // for people
@@ -274,7 +274,7 @@ impl Tiers {
         }
     }
 
-    /// What the promoter does with each function.
+    /// Promotes one function.
     fn promote(&self, function: &dyn Promote) {
         let counts = &self.0.counts;
         let begun = Instant::now();

@@ -1,11 +1,11 @@
-//! What decides when a function is compiled better.
+//! Policies: when a function is compiled better.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::TierStats;
 
-/// What is known of a function before it is compiled.
+/// Facts about a function before it is compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FunctionShape {

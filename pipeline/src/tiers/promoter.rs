@@ -8,7 +8,7 @@ use super::{Promote, Tiers};
 use crate::runtime::background::{BackgroundThread, Next};
 use crate::runtime::call_through;
 
-/// How many functions wait at most. What finds no room is counted again.
+/// Queue limit. A function that finds no room is counted again.
 const QUEUED_MAX: usize = 1024;
 
 pub(super) struct Promoter {

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | main arena | the mapping that the system calls `[heap]` |
 //! | arenas of threads | mappings of [`ARENA_BYTES`], aligned to that, that begin with a pointer to an arena's state |
-//! | large allocations | in other anonymous mappings; what precedes the pointer says that a mapping is its own |
+//! | large allocations | in other anonymous mappings; the words before the pointer say that a mapping is its own |
 //!
-//! # What becomes of these places
-//! The program may map memory of its own where the heap has gone. So the places keep, or are looked at again:
+//! # Later changes of these places
+//! The program may map memory of its own in places that the heap has left. So a place is either kept, or looked at again:
 //! - main arena: memory of ours lies behind it, and glibc lets it shrink to its end alone;
-//! - arenas of threads: unmapped as a whole, so their first word is compared with what it was;
-//! - large allocations: what precedes the pointer is read each time.
+//! - arenas of threads: unmapped as a whole, so their first word is compared with its earlier value;
+//! - large allocations: the words before the pointer are read each time.
 //!
 //! Facts about glibc since 2.26. Another allocator, from `LD_PRELOAD`, has its memory elsewhere, which is not recognized.
 
@@ -26,13 +26,13 @@ use super::ReplaceError;
 
 #[derive(Debug, Default)]
 struct Earlier {
-    /// What is called the heap.
+    /// Mappings that the system calls the heap.
     main: Vec<Range<usize>>,
     /// The heaps of threads' arenas, sorted.
     arenas: Vec<Range<usize>>,
     /// The state of the arena to which each of them belongs, as its first word names it.
     states: Vec<usize>,
-    /// All anonymous mappings that have no name, sorted. What is an arena's counts as that.
+    /// All anonymous mappings without a name, sorted. Those of an arena count as the arena's.
     others: Vec<Range<usize>>,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn remember() -> Result<(), ReplaceError> {
 
 /// Takes a page behind the main arena. glibc gives back nothing that is not at the end.
 fn keep_main_arena() -> Result<(), ReplaceError> {
-    // SAFETY: no other thread moves the end, and the C library's heap expects that somebody does.
+    // SAFETY: no other thread moves the end, and the C library's heap expects that other code moves it.
     let taken = unsafe { libc::sbrk(PAGE_BYTES.cast_signed()) };
     match taken.addr() {
         usize::MAX => Err(ReplaceError::Keep { bytes: PAGE_BYTES, source: io::Error::last_os_error() }),
@@ -70,8 +70,8 @@ fn keep_main_arena() -> Result<(), ReplaceError> {
 /// Whether the memory was allocated before the program took over. Never of memory that the program itself gave out.
 ///
 /// # Cost
-/// A load while nobody replaces anything; a search among some tens of ranges otherwise, and a system call for what lies
-/// in one of a thread or at the start of a page.
+/// A load while nothing is replaced. Otherwise a search among some tens of ranges, and a system call for an address that lies in a range of
+/// a thread or at the start of a page.
 pub(super) fn is_earlier(memory: *mut c_void) -> bool {
     // Relaxed: see `remember`.
     let earlier = EARLIER.load(Ordering::Relaxed);
@@ -177,11 +177,11 @@ fn is_large_allocation(address: usize, mapping: &Range<usize>) -> bool {
         return false;
     }
     let words = address - HEAD_BYTES;
-    // The mapping may have holes since it was noted, and what the program maps begins with a page.
+    // The mapping may have holes since it was noted, and memory that the program maps begins with a page.
     if address.is_multiple_of(PAGE_BYTES) && !is_readable(words) {
         return false;
     }
-    // SAFETY: the two words lie in the page of what somebody is about to free or resize, or in one that can be read.
+    // SAFETY: the two words lie in the page of an allocation that is about to be freed or resized, or in one that can be read.
     let [before, size] = unsafe { ptr::with_exposed_provenance::<[usize; 2]>(words).read() };
     let Some(start) = words.checked_sub(before) else { return false };
     let Some(end) = words.checked_add(size & !FLAGS) else { return false };

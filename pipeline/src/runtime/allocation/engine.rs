@@ -1,4 +1,4 @@
-//! The engine's own allocator: the C library's functions, whatever a program replaces.
+//! The engine's own allocator: the C library's functions, unaffected by a program's replacements.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
@@ -13,7 +13,7 @@ use super::{Function, LIBRARY};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EngineAllocator;
 
-/// What `malloc` aligns to, for sizes that are no smaller.
+/// The alignment of `malloc`, for sizes that are no smaller.
 const ALIGN_MIN: usize = 16;
 
 // SAFETY: the C library's functions keep what the trait asks for; each pointer goes back to the function family it

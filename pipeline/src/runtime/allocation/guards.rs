@@ -1,13 +1,13 @@
-//! What stands between libraries and a program that replaces functions: nothing allocated earlier reaches it.
+//! Guards between libraries and a program that replaces functions: memory that was allocated earlier never reaches the program.
 //!
 //! | function | the program replaces it | it does not |
 //! |---|---|---|
 //! | gives memory | the program's | the library's, but never where earlier memory lies |
 //! | takes memory | earlier memory is left alone, all other goes to the program | the library's |
 //!
-//! Memory that the library's functions would give out where earlier memory lies is kept back for good, and they are
-//! asked again. So each such place is found at most once. Where one is found, what is free around it is taken in pieces
-//! that double: it costs address space, and few calls and pages.
+//! Sometimes the library's functions would give out memory where earlier memory lies. Such memory is kept back for good, and they are asked
+//! again. So each such place is found at most once. The free memory around it is taken in pieces that double: that costs address space, and
+//! few calls and pages.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -16,7 +16,7 @@ use super::earlier::is_earlier;
 use super::engine::*;
 use super::{FUNCTIONS, Function, PROGRAM};
 
-/// What stands before the program's function, if anything has to.
+/// The guard before the program's function, if it needs one.
 pub(super) fn of_program(function: Function) -> Option<*mut c_void> {
     use Function as F;
     macro_rules! releasing {
@@ -36,7 +36,7 @@ pub(super) fn of_program(function: Function) -> Option<*mut c_void> {
     }
 }
 
-/// What stands before the library's function, once a program replaces another.
+/// The guard before the library's function, once a program replaces another.
 pub(super) fn of_library(function: Function) -> Option<*mut c_void> {
     use Function as F;
     Some(match function {

@@ -1,4 +1,4 @@
-//! Programs that replace `malloc`, `operator new` and what belongs to them, as seen by every shared library.
+//! Programs that replace `malloc`, `operator new` and their kin, as seen by every shared library.
 //!
 //! Natively a definition of the executable's takes the place of the library's for the whole process. So the command
 //! exports all of these functions. Each is one jump, at first to the function of the libraries:
@@ -9,10 +9,10 @@
 //! ```
 //! [`replace`] turns the jumps over, once, when the program has been linked and before any of it runs.
 //!
-//! **What was allocated before** then meets the program's functions, which did not give it. So the places where the
-//! library's heap lies at that moment are remembered (`earlier.rs`). The guards keep such memory from the
-//! program: freeing it does nothing, and resizing it copies it. Whatever the library's functions give out afterwards
-//! lies elsewhere (`guards.rs`), so no address is taken for another's.
+//! **Memory that was allocated before** then meets the program's functions, which did not allocate it. So the places where the library's
+//! heap lies at that moment are remembered (`earlier.rs`). The guards keep such memory from the program: freeing it does nothing, and
+//! resizing it copies it. Memory that the library's functions give out afterwards lies elsewhere (`guards.rs`), so no address is taken for
+//! another's.
 //!
 //! **The engine's own memory** never meets the program: its allocator ([`EngineAllocator`]) calls the library's
 //! functions directly, before and after.
@@ -126,7 +126,7 @@ pub struct Functions([AtomicPtr<c_void>; COUNT]);
 /// Where each forwarder jumps to.
 #[doc(hidden)]
 pub static FUNCTIONS: Functions = Functions::of_c_library();
-/// The functions of the libraries, whatever a program replaces.
+/// The functions of the libraries, unaffected by a program's replacements.
 static LIBRARY: Functions = Functions::of_c_library();
 /// The functions of the program, where it has one.
 static PROGRAM: Functions = Functions([const { AtomicPtr::new(ptr::null_mut()) }; COUNT]);
@@ -176,15 +176,15 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
     Function::ALL.iter().filter_map(|(_, name)| name.to_str().ok())
 }
 
-/// Lets every library of the process see what the program replaces: `find` answers where the program defines a function.
-/// Does nothing if it defines none. To be called once, before any of the program runs.
+/// Lets every library of the process see the program's replacements: `find` gives the program's definition of a function. Does nothing if
+/// it defines none. To be called once, before any of the program runs.
 ///
 /// # Errors
 /// [`ReplaceError`]: nothing is replaced then.
 ///
 /// # Safety
-/// The executable has [`export_allocation_functions!`](crate::export_allocation_functions). What `find` answers can be
-/// called as the function of that name, until the process ends. No other thread allocates at the time.
+/// The executable has [`export_allocation_functions!`](crate::export_allocation_functions). An address that `find` gives can be called as
+/// the function of that name, until the process ends. No other thread allocates at the time.
 pub unsafe fn replace(find: impl Fn(&str) -> Option<ExecutorAddr>) -> Result<(), ReplaceError> {
     let found: Vec<_> = Function::ALL
         .iter()
@@ -218,9 +218,9 @@ pub enum ReplaceError {
         "the program replaces functions that allocate, and where earlier memory lies is not known: {path} cannot be read; mount /proc, or link the program without these functions"
     )]
     Maps {
-        /// What cannot be read.
+        /// The unreadable file.
         path: &'static str,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The heap could shrink, and the program's memory could lie where earlier memory was.
@@ -228,15 +228,15 @@ pub enum ReplaceError {
         "the program replaces functions that allocate, and the heap cannot be kept where it is: sbrk({bytes}) failed; allow the process more data (`ulimit -d`), or link the program without these functions"
     )]
     Keep {
-        /// How much was asked for.
+        /// The size of the request.
         bytes: usize,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// What linked code gets as the C library's function `name` when it asks for the one behind its own
-/// (`dlsym(RTLD_NEXT, "malloc")`, `__libc_malloc`).
+/// The function that linked code gets for the C library's function `name` when it asks for the one behind its own (`dlsym(RTLD_NEXT,
+/// "malloc")`, `__libc_malloc`).
 pub(super) fn behind_program(name: &CStr) -> Option<*mut c_void> {
     let name = name.to_bytes();
     let name = name.strip_prefix(b"__libc_").unwrap_or(name);

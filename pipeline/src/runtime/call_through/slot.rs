@@ -7,7 +7,7 @@ use super::note_body;
 
 /// The word that a stub jumps through.
 ///
-/// Who uses it holds the stub, or is called through it.
+/// Its user holds the stub, or is called through it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotAddr {
     pub(super) place: SlotPlace,
@@ -33,9 +33,9 @@ pub(super) enum SlotPlace {
     InTable(RootAddr, u32),
 }
 
-/// The word that the stubs of a group load: where the table is that they jump through.
+/// The word that the stubs of a group load: the address of the table that they jump through.
 ///
-/// Who uses it holds the stubs, or is called through one.
+/// Its user holds the stubs, or is called through one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RootAddr(pub(super) *mut u64);
 
@@ -47,7 +47,7 @@ pub(super) struct Counting {
     pub(super) part: u64,
 }
 
-/// What a counting part works on: where it jumps to, and how many calls are left.
+/// The words of a counting part: the address that it jumps to, and the number of calls that are left.
 #[repr(C)]
 pub(crate) struct Counted {
     body: u64,
@@ -60,7 +60,7 @@ impl Counted {
     pub(crate) const CALLS: u64 = std::mem::offset_of!(Self, calls) as u64;
 }
 
-// SAFETY: the word is read and written in one piece, by whatever thread.
+// SAFETY: every thread reads and writes the word in one piece.
 unsafe impl Send for SlotAddr {}
 
 impl SlotAddr {
@@ -135,7 +135,7 @@ impl RootAddr {
         self.word().load(Ordering::Acquire) as *mut u64
     }
 
-    /// What the table has, which is of `len` stubs.
+    /// The entries of the table, which is of `len` stubs.
     pub(crate) fn read(self, len: usize) -> Vec<u64> {
         let table = self.table();
         // Relaxed: written under the group's lock, which the caller has.

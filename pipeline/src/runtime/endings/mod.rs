@@ -1,4 +1,4 @@
-//! The end of linked code: what it has registered to be run then runs while all of it is still there.
+//! The end of linked code: functions that the code has registered run while all of it is still there.
 //!
 //! ```text
 //!   linked ─▶ Ending ──registers: __cxa_atexit, atexit, on_exit──▶ table
@@ -13,11 +13,12 @@
 //! of ours may go while the process stays, so it has a table of its own (`table.rs`). The C library knows one handler of ours,
 //! which runs all that is left when the process exits.
 //!
-//! Who registers is told by addresses (`owners.rs`): that of the `__dso_handle` it names, of which every link has its own, of the
-//! function, and of the object that the function gets. A handler belongs to the code at each of them, and runs before the first
-//! of them goes.
+//! Addresses tell which code registers a handler (`owners.rs`): the address of the `__dso_handle` that it names, of which every link has
+//! its own; the address of the function; and that of the function's argument. A handler belongs to the code at each of them, and runs
+//! before the first of them goes.
 //!
-//! **Architecture Invariant:** each function runs once, newest first, without a lock. Whoever runs one keeps the code it belongs to.
+//! **Architecture Invariant:** each function runs once, newest first, without a lock. Its runner keeps the code that the function belongs
+//! to.
 
 mod owners;
 mod table;
@@ -45,7 +46,7 @@ pub(in crate::runtime) static TABLE: StaticForkLock<Table> = StaticForkLock::new
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CodeNumber(u64);
 
-/// Stands for a dylib: its code ends together when somebody says so.
+/// Stands for a dylib. Its code ends together, when the dylib is deinitialised.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Home(Arc<()>);
 
@@ -72,7 +73,7 @@ impl WeakHome {
     }
 }
 
-/// What a piece of linked code is, as far as its end is concerned.
+/// The dylib and the addresses of a piece of linked code.
 #[derive(Debug)]
 pub(crate) struct CodeExtent {
     /// The dylib it is part of.
@@ -148,13 +149,13 @@ pub(crate) fn run_of_removal(removal: RemovalNumber) {
     }
 }
 
-/// What keeps `code` in its place, if that is still there.
+/// Keeps `code` in its place, if it is still there.
 pub(crate) fn hold(code: CodeNumber) -> Option<Kept> {
     TABLE.lock().owner_mut(code)?.hold()
 }
 
-/// Adds elements of `.fini_array`s of code whose initializers are about to run. They come after all handlers, last to first, those
-/// of later calls first. What belongs to no code that may go runs when the process exits.
+/// Adds elements of `.fini_array`s of code whose initializers are about to run. They come after all handlers: last to first, and those of
+/// later calls first. A finalizer of code that never goes runs when the process exits.
 ///
 /// # Safety
 /// Each can be called as `void (void)` as long as its code is there.
@@ -181,14 +182,14 @@ pub(crate) fn run_of_homes(homes: Vec<Home>) {
     run(Scope::Homes(homes), 0);
 }
 
-/// What has become of something that linked code wants to register.
+/// The outcome of a registration by linked code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registration {
     /// It is in the table.
     Kept,
     /// There is no room for it.
     Refused,
-    /// Nobody here knows who registers it.
+    /// It comes from code that is not in the table.
     Unknown,
 }
 
@@ -269,8 +270,8 @@ fn library_key(code: CodeNumber) -> *mut c_void {
     ptr::without_provenance_mut(code.0 as usize)
 }
 
-/// What keeps the code at `dso` and at `function` in place, with all that it may call. Empty where nothing is known; `None` if that
-/// code is being unmapped.
+/// Keeps the code at `dso` and at `function` in place, with everything that it may call. Empty if that code is unknown; `None` if it is
+/// being unmapped.
 pub(super) fn pin(function: ExecutorAddr, dso: *mut c_void) -> Option<Vec<Arc<Pin>>> {
     let owners = TABLE.lock().owners_at([dso.addr() as u64, function.value()]);
     owners.into_iter().map(pin_of).collect()
@@ -293,8 +294,8 @@ fn pin_of(code: CodeNumber) -> Option<Arc<Pin>> {
 
 /// Runs what the scope has, newest first, and what is registered for it meanwhile.
 fn run(scope: Scope, status: c_int) {
-    // SAFETY: whoever registered the call allows one as long as the code is there. `run_all` keeps that over the call, or its caller is the
-    // one who drops the last of it.
+    // SAFETY: the code that registered the call allows one call as long as the code is there. `run_all` keeps the code over the call, or
+    // its caller is the one that drops the last reference to it.
     run_all(|| TABLE.lock(), scope, |call| unsafe { call.run(status) });
 }
 

@@ -15,9 +15,9 @@ use uruk_core::sync::Arc;
 use super::table::Key;
 use super::{CodeNumber, Home};
 
-/// Linked code, to whom keeps it.
+/// Linked code, as its keepers see it.
 pub(crate) trait Keeps: Send + Sync {
-    /// What keeps all that the code may call.
+    /// Keeps all code that this code may call.
     fn hold_all(&self) -> Box<dyn Any + Send + Sync>;
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// What keeps the code, unless that is being unmapped.
+    /// Keeps the code, unless it is being unmapped.
     pub(super) fn hold(&self) -> Option<Kept> {
         self.code.as_ref()?.upgrade()
     }

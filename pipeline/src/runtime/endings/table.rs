@@ -1,7 +1,7 @@
-//! The table: what is to be run at an end, in order, and who is running it.
+//! The table: the functions to be run at an end, in order, and the runners.
 //!
-//! All handlers come before all finalizers, and the newest of each first. A *runner* is somebody who runs what one end has. Its
-//! list is in the table too, so that what is registered meanwhile joins it, and so that `exit` inside of a handler finds the rest.
+//! All handlers come before all finalizers, and the newest of each first. A *runner* runs the functions of one end. Its list is in the
+//! table too, so that a function that is registered meanwhile joins it, and so that `exit` inside of a handler finds the rest.
 //!
 //! Model: `loom-tests/tests/endings.rs`.
 
@@ -16,7 +16,7 @@ use super::owners::{Kept, Owner, Owners};
 use super::{Call, CodeExtent, CodeNumber, Home};
 use crate::runtime::startup::ArrayFunction;
 
-/// Where a function stands: what is greater runs earlier.
+/// Where a function stands: the greatest key runs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// An element of a `.fini_array`, of code that was initialised at `start`.
@@ -37,13 +37,13 @@ pub(super) struct Entry {
     pub(super) owners: Vec<CodeNumber>,
 }
 
-/// What ends.
+/// The part of the process that ends.
 pub(super) enum Scope {
-    /// What dylibs have registered.
+    /// Functions that dylibs have registered.
     Homes(Vec<Home>),
-    /// All that belongs to one of these.
+    /// Functions that belong to one of these.
     Code(BTreeSet<CodeNumber>),
-    /// All that belongs to this one, which nobody holds any more.
+    /// Functions that belong to this code, to which no reference is left.
     Last(CodeNumber),
     /// Everything there is.
     Everything,
@@ -107,7 +107,7 @@ impl Table {
     /// Forgets code; gives how many of its functions have not run.
     pub(super) fn remove_code(&mut self, number: CodeNumber) -> (Option<Owner>, usize) {
         let owner = self.owners.remove(number);
-        // Who removes resources in his own way may not have run anything.
+        // A caller that removes resources in its own way may not have run anything.
         if let Some(removal) = owner.as_ref().and_then(|owner| owner.removal)
             && let Some(leaving) = self.leaving.get_mut(&removal)
         {
@@ -210,7 +210,7 @@ impl Table {
                 }
                 is_held
             });
-            // Where nobody holds the code any more, the one who drops it runs this.
+            // If no reference to the code is left, the thread that dropped the last one runs this function.
             if holds.all(|held| held) {
                 let call = entry.call;
                 if !weakened("endings::leaves_what_runs") {
@@ -236,7 +236,7 @@ impl Table {
 impl Scope {
     fn has(&self, entry: &Entry, owners: &Owners) -> bool {
         match self {
-            // What another dylib has registered stays its own, wherever the function lies.
+            // A function that another dylib has registered stays that dylib's, wherever the function lies.
             Self::Homes(homes) => {
                 let registrant = entry.owners.first().and_then(|code| owners.get(*code));
                 registrant.is_some_and(|owner| homes.contains(&owner.home))

@@ -5,8 +5,8 @@
 //! object that holds the variable's address then holds the copy's. Such a pointer is known by its value, so all names
 //! of one variable (`environ`, `__environ`) share one copy.
 //!
-//! What that does not reach, and why it is for the time before the program runs:
-//! - a pointer to the variable that somebody has stored elsewhere;
+//! The copying misses these, and therefore takes place before the program runs:
+//! - a pointer to the variable that is stored elsewhere;
 //! - a library that the program loads later: it finds its own variable. Natively it would find the program's;
 //! - the executable's own variables, which its code reaches directly: they are refused.
 //!

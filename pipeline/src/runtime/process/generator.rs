@@ -40,7 +40,7 @@ pub struct ProcessSymbolsGenerator {
     adjust: Adjust,
 }
 
-/// What linked code is given for a symbol of the process.
+/// The definition that linked code gets in place of a symbol of the process.
 type Adjust = Box<dyn Fn(&str, ExecutorSymbolDef) -> ExecutorSymbolDef + Send + Sync>;
 
 impl ProcessSymbolsGenerator {
@@ -52,7 +52,7 @@ impl ProcessSymbolsGenerator {
         Self { symbols, overrides, name, adjust: Box::new(|_, definition| definition) }
     }
 
-    /// Lets `adjust` say what linked code is given in place of a definition, once for each symbol.
+    /// Lets `adjust` choose the definition that linked code gets in place of the process's, once for each symbol.
     #[must_use]
     pub fn adjusted_by(
         self,

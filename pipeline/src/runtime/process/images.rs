@@ -1,4 +1,4 @@
-//! What loaded objects have at an address: code, data, or a thread's instance of a variable.
+//! The kind of thing that lies at an address of a loaded object: code, data, or a thread's instance of a variable.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;

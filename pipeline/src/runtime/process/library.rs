@@ -21,9 +21,9 @@ pub enum LoadLibraryError {
     /// The dynamic linker refused.
     #[error("cannot load library `{path}`: {message}")]
     Refused {
-        /// What was to be loaded.
+        /// The library.
         path: Box<str>,
-        /// What the dynamic linker said.
+        /// The dynamic linker's message.
         message: Box<str>,
     },
 }
@@ -87,7 +87,7 @@ impl Library {
     }
 }
 
-/// What an object calls a library's symbol: `name`, or `name@VERSION` where it asks for one of several.
+/// An object's name for a library's symbol: `name`, or `name@VERSION` where it asks for one of several.
 #[derive(Debug)]
 pub(super) struct Name {
     symbol: CString,
@@ -130,7 +130,7 @@ pub(super) fn open(name: &CStr, flags: i32) -> Option<usize> {
     (!handle.is_null()).then(|| handle.expose_provenance())
 }
 
-/// What the dynamic linker says about the last failure on this thread.
+/// The dynamic linker's message about the last failure on this thread.
 pub(super) fn last_error() -> String {
     // SAFETY: the answer is null or a terminated string that stays until the next call on this thread.
     unsafe {

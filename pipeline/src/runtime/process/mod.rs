@@ -53,7 +53,7 @@ pub struct ProcessSymbols {
     loaded: Mutex<Arc<[Arc<Library>]>>,
     system: Vec<Library>,
     images: Images,
-    /// What it has to do with a program that the process is for.
+    /// State for a program, if the process is for one.
     program: Option<ForProgram>,
 }
 
@@ -172,7 +172,7 @@ impl ProcessSymbols {
         self.scope != Scope::OneLibrary
     }
 
-    /// Whether the allow-list lets `name` pass, in whatever version.
+    /// Whether the allow-list lets `name` pass, in any version.
     fn allows(&self, name: &str) -> bool {
         self.allowed.as_ref().is_none_or(|allowed| allowed.contains(Name::unversioned(name)))
     }

@@ -151,7 +151,7 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
     std::hint::black_box(address)
 }
 
-/// `dlvsym` for linked code. What the program defines has no version, so any version finds it.
+/// `dlvsym` for linked code. The program's definitions have no version, so any version finds them.
 ///
 /// # Safety
 /// As for [`dlsym`], and `version` is a terminated string.
@@ -216,7 +216,7 @@ unsafe fn program_symbol(handle: *mut c_void, name: *const c_char) -> Option<Exe
     find(unsafe { CStr::from_ptr(name) })
 }
 
-/// What `dlopen(NULL)` answers: the handle of the program as a whole.
+/// The result of `dlopen(NULL)`: the handle of the program as a whole.
 fn own_handle() -> usize {
     static HANDLE: OnceLock<usize> = OnceLock::new();
     // SAFETY: opening the program itself loads nothing.

@@ -29,7 +29,7 @@ use super::{ProcessSymbols, is_allocation_function};
 use crate::runtime::loaded::{Slot, SlotKind, for_each_object};
 use crate::runtime::startup::ArrayFunction;
 
-/// What was loaded for the program.
+/// Libraries that were loaded for the program.
 #[derive(Debug, Default)]
 pub(super) struct ForProgram {
     state: Mutex<State>,
@@ -40,7 +40,7 @@ struct State {
     stand_ins: Vec<StandIn>,
     /// Where the libraries lie that were loaded for the program, by what is added to their addresses.
     bases: Vec<u64>,
-    /// Those of them that have not begun, each behind what it needs.
+    /// Those that have not begun, each behind the ones it needs.
     waiting: Vec<Waiting>,
 }
 
@@ -52,10 +52,10 @@ struct Waiting {
     constructors: Vec<u64>,
 }
 
-/// The names by which loaded libraries refer to others, and so to the program, if that has them.
+/// The names by which loaded libraries refer to other objects. The program may define some of them.
 #[derive(Debug, Default)]
 pub struct References {
-    /// Those of which there is no definition in any library that was there when they were needed.
+    /// Names without a definition in any library that was there when they were needed.
     pub required: HashSet<Box<str>>,
     /// All others.
     pub optional: HashSet<Box<str>>,
@@ -90,7 +90,7 @@ impl ForProgram {
 }
 
 impl ProcessSymbols {
-    /// What loaded libraries may use of the program, if it is a program's process.
+    /// The names that loaded libraries may use of the program. Empty if the process is not a program's.
     pub fn references_to_program(&self) -> References {
         let mut references = References::default();
         let Some(program) = &self.program else { return references };
@@ -185,7 +185,7 @@ impl ProcessSymbols {
                     let is_pointer = slot.kind != SlotKind::Function && value != 0;
                     is_pointer && !self.images.describe(value).flags.contains(SymbolFlags::CALLABLE)
                 };
-                // What C++ shares has been decided (`instances.rs`), and functions that allocate have a way of their own.
+                // For C++, `instances.rs` has decided which definitions are shared. Functions that allocate have a mechanism of their own.
                 let is_wanted = slot.kind != SlotKind::ThreadLocal
                     && (!has_run || !slot.name.to_bytes().starts_with(b"_Z") && is_variable())
                     && !slot.name.to_str().is_ok_and(is_allocation_function);
@@ -197,7 +197,7 @@ impl ProcessSymbols {
     }
 }
 
-/// Opens a library, whatever of the program it refers to, and with it what it needs. No constructor has run then.
+/// Opens a library and the libraries that it needs, even if it refers to symbols of the program. No constructor has run then.
 fn open_for_program(name: &CStr) -> Result<(StandIn, Vec<Waiting>), String> {
     let mut missing: Vec<CString> = Vec::new();
     loop {

@@ -35,7 +35,7 @@ pub enum NotStatic {
         /// The system's error number.
         code: c_int,
     },
-    /// Nobody knows whose it is.
+    /// Its owner is not known.
     Unknown,
 }
 

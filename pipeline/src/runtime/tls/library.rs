@@ -29,7 +29,7 @@ pub fn library_variable_descriptor(index: TlsIndex) -> ExecutorAddr {
     ExecutorAddr::from_ptr(*descriptor)
 }
 
-/// What the descriptor at `address` says, if [`library_variable_descriptor`] has made it.
+/// The content of the descriptor at `address`, if [`library_variable_descriptor`] has made it.
 pub fn variable_of_descriptor(address: ExecutorAddr) -> Option<TlsIndex> {
     let descriptors = DESCRIPTORS.lock();
     let mut made = descriptors.as_ref()?.values().copied();

@@ -41,7 +41,7 @@ pub use reserve::{RESERVE_ALIGN, RESERVE_BYTES, ReservedTls, offer_reserve, rese
 pub use resolvers::TlsResolvers;
 pub(crate) use table::SignalsBlocked;
 
-/// What `__tls_get_addr` is asked with; the layout is the ABI's.
+/// The argument of `__tls_get_addr`; the layout is the ABI's.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TlsIndex {
@@ -107,11 +107,11 @@ pub(super) fn reserve_writes() -> Option<u64> {
     reserve::writes()
 }
 
-/// What a thread does before any program code runs on it: it catches up with what has been written into the reserve since
+/// Prepares a thread before any program code runs on it: it catches up with initial values that were written into the reserve since
 /// `reserve_writes`, and gets its copies of all modules.
 pub(super) fn start_thread(reserve_writes: Option<u64>) {
     if let Some(writes) = reserve_writes {
-        // A thread whose end nobody tells would be written to when its memory is gone.
+        // If the end of a thread is not reported, initial values would be written to it when its memory is gone.
         let is_known = table::watch_thread_end();
         reserve::thread_starts(writes, is_known);
     }

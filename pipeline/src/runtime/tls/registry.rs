@@ -21,7 +21,7 @@ pub(super) const FIXED: u64 = 1 << 62;
 
 const SLOTS_MAX: usize = 1 << 20;
 
-/// What a thread's block starts as.
+/// The initial contents of a thread's block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Image {
     pub(super) address: u64,
@@ -99,7 +99,7 @@ pub(super) fn unregister(module: u64) {
     }
 }
 
-/// What blocks of `module` have to look like, if it is alive and has its image.
+/// The layout of blocks of `module`, if it is alive and has its image.
 pub(super) fn layout(module: u64) -> Option<Layout> {
     Some(REGISTRY.lock().image(module)?.layout)
 }

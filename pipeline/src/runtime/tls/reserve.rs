@@ -1,9 +1,9 @@
 //! Room in the executable's own thread-local block for variables of linked code.
 //!
-//! Code that compilers make for executables reaches its variables at fixed distances from the thread pointer. Only the
-//! executable's block, and those of libraries loaded with it, lie at such distances; so the executable keeps a range of its
-//! block free. What is placed there has one address per thread, whichever way code takes to it: our `__tls_get_addr` knows
-//! a module whose offsets count from the thread pointer.
+//! Code that compilers make for executables reaches its variables at fixed distances from the thread pointer. Only the executable's block,
+//! and those of libraries loaded with it, lie at such distances; so the executable keeps a range of its block free. A variable in that
+//! range has one address per thread, whichever way code takes to it: our `__tls_get_addr` knows a module whose offsets count from the
+//! thread pointer.
 //!
 //! ```text
 //!  file:    | .tdata ... reserve, all zero ... |     the initial values: new threads start with a copy
@@ -16,8 +16,8 @@
 //! A thread that the C library starts for itself, such as that of a timer, is not known. It has the variables of
 //! objects that were linked before it was started.
 //!
-//! **Invariant:** nobody reads or writes a piece of the reserve before the object it belongs to is linked, so writing
-//! initial values into the blocks of other threads races with nothing.
+//! **Invariant:** no thread reads or writes a piece of the reserve before the object it belongs to is linked, so writing initial values
+//! into the blocks of other threads races with nothing.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -73,7 +73,7 @@ macro_rules! export_tls_reserve {
                     options(nostack, preserves_flags, readonly),
                 );
             }
-            // SAFETY: the reserve is the executable's, of that size, and nobody else uses it.
+            // SAFETY: the reserve is the executable's, of that size, and has no other user.
             unsafe { $crate::runtime::tls::offer_reserve(here) }
         }
     };
@@ -83,7 +83,7 @@ macro_rules! export_tls_reserve {
 /// all threads, for linked code. `false` if they cannot be used, or there is a reserve already.
 ///
 /// # Safety
-/// Nobody else uses that range of the block, on any thread. [`export_tls_reserve!`](crate::export_tls_reserve) sees to that.
+/// That range of the block has no other user, on any thread. [`export_tls_reserve!`](crate::export_tls_reserve) sees to that.
 ///
 /// # Concurrency
 /// To be called before other threads run program code.
@@ -92,7 +92,7 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
     let Some(initial) = initial_values(address) else {
         return false;
     };
-    // SAFETY: the pages lie in the executable's initial values, and are all of the reserve: nobody else writes or protects them.
+    // SAFETY: the pages lie in the executable's initial values, and are all of the reserve: no other code writes or protects them.
     let opened = unsafe {
         let pages = ptr::with_exposed_provenance_mut::<c_void>(initial as usize);
         initial.is_multiple_of(RESERVE_ALIGN as u64)
@@ -143,7 +143,7 @@ pub struct ReservedTls {
 
 /// Takes room in the reserve. `None` if there is no reserve, or not enough room in it.
 ///
-/// Who can do without, which is not `required`, gets none of the last half: an object may come that cannot.
+/// An object that can do without, which is not `required`, gets none of the last half: an object may come that cannot.
 ///
 /// # Concurrency
 /// Callable from any thread.
@@ -189,8 +189,8 @@ impl ReservedTls {
         let Some(reserve) = reserve.as_mut() else { return };
         let start = self.range.start as u64;
         let len = self.range.len();
-        // SAFETY: the linker has the image in its memory. The range is this object's, so that nobody reads or writes it in
-        // any block before its code runs.
+        // SAFETY: the linker has the image in its memory. The range is this object's, so that no thread reads or writes it in any block
+        // before its code runs.
         unsafe {
             let initial = ptr::with_exposed_provenance_mut::<u8>((reserve.initial + start) as usize);
             let given = image_bytes.min(len);
@@ -260,13 +260,13 @@ pub(in crate::runtime) unsafe fn after_fork_in_child() {
     unsafe { RESERVE.renew_with(keep_this_thread) };
 }
 
-/// How often initial values have been written; `None` without a reserve. What [`thread_starts`] has to be told.
+/// How often initial values have been written; `None` without a reserve. The argument for [`thread_starts`].
 pub(super) fn writes() -> Option<u64> {
     RESERVE.lock().as_ref().map(|reserve| reserve.writes)
 }
 
-/// Gives the calling thread the initial values that were written since `writes`; it did not exist before that, so it has all
-/// others. If it `is_known` from now on, what is written later is written for it too.
+/// Gives the calling thread the initial values that were written since `writes`. It did not exist before that, so it has all others. If it
+/// `is_known` from now on, later values are written for it too.
 pub(super) fn thread_starts(writes: u64, is_known: bool) {
     let mut reserve = RESERVE.lock();
     let Some(reserve) = reserve.as_mut() else { return };
@@ -335,7 +335,7 @@ mod tests {
 
     crate::export_tls_reserve!();
 
-    /// A thread of the C library's own, which nobody knows, stands for one that is on its way.
+    /// A thread of the C library's own, which is not known here, stands for one that is on its way.
     #[test]
     fn a_thread_that_started_meanwhile_catches_up() {
         static IMAGE: [u64; 2] = [7, 8];

@@ -119,7 +119,7 @@ mod tests {
     use crate::runtime::tls::{TlsIndex, register_module};
     use std::arch::asm;
 
-    /// What a test gives the resolver in its registers, and what it finds in them afterwards.
+    /// Calls the resolver with known values in the registers, and gives their values afterwards.
     fn call(function: ExecutorAddr, argument: u64) -> (u64, [u64; 4], [u8; 32], [u8; 32]) {
         let pair = [function.value(), argument];
         let (mut distance, mut general) = (pair.as_ptr().addr() as u64, [11_u64, 22, 33, 44]);

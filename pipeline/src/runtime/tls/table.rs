@@ -22,7 +22,7 @@ struct Block {
     memory: Memory,
 }
 
-/// What a block lies in.
+/// The memory of a block.
 #[derive(Clone, Copy)]
 struct Memory {
     start: *mut u8,
@@ -107,10 +107,10 @@ pub(super) fn touch_library(module: u64) {
 fn first_access(module: u64) -> *mut u8 {
     match make_block(module) {
         Ok(base) => base,
-        // Code of a module that is gone runs, against the contract of removal. It faults at its own instruction,
-        // where whoever looks for the mistake has to look.
+        // Code of a module that is gone runs, against the contract of removal. It faults at its own instruction, where a debugger finds the
+        // mistake.
         Err(NoBlock::Gone) => ptr::null_mut(),
-        // Linked code is in the middle of an access and can be told nothing. The C library ends the process here too.
+        // Linked code is in the middle of an access and cannot handle an error. The C library ends the process here too.
         Err(NoBlock::NoMemory(layout)) => std::alloc::handle_alloc_error(layout),
     }
 }
@@ -144,7 +144,7 @@ impl Memory {
     /// Memory for a block of `layout`, and where the block begins in it. Pages that the program leaves alone stay
     /// untouched: zeros with a large alignment would be written one by one, so the block is aligned here instead.
     fn zeroed(layout: Layout) -> Option<(Self, *mut u8)> {
-        /// What the allocator's own fresh zeros are aligned to.
+        /// The alignment of the allocator's own fresh zeros.
         const ALIGN: usize = 16;
         let extra = if layout.align() > ALIGN { layout.align() } else { 0 };
         let layout_of_all = Layout::from_size_align(layout.size().checked_add(extra)?, ALIGN).ok()?;

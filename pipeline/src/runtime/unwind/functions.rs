@@ -52,7 +52,7 @@ pub(super) fn forget(code: Range<u64>) {
     }
 }
 
-/// What forks have to find at rest.
+/// The lock that forks have to find at rest.
 pub(in crate::runtime) fn held_over_forks() -> &'static dyn HeldOverForks {
     &STUBS
 }

@@ -11,10 +11,10 @@
 //! runs while an exception is thrown, possibly out of a signal handler or a thread that is ending.
 //!
 //! # Reclamation
-//! Leaves and tops are immutable once published (a top's leaf pointers excepted). A reader raises a counter
-//! before it loads `top` and lowers it when it is done. What a writer has unlinked is freed once each counter has
-//! been zero at some moment after the unlinking: a reader that could still see it held its counter above zero
-//! all the time. Counters are striped, so that threads that throw at once do not share a cache line.
+//! Leaves and tops are immutable once published (a top's leaf pointers excepted). A reader raises a counter before it loads `top` and
+//! lowers it when it is done. A piece that a writer has unlinked is freed once each counter has been zero at some moment after the
+//! unlinking: a reader that could still see it held its counter above zero all the time. Counters are striped, so that threads that throw
+//! at once do not share a cache line.
 //!
 //! | atomic | written by | orderings |
 //! |---|---|---|
@@ -25,8 +25,7 @@
 //! The model is `loom-tests/tests/unwind_index.rs`, for which this file needs nothing but `uruk_core`.
 //!
 //! # Fork
-//! The writer's lock is held over a fork. Readers that were inside in other threads are not there in the child, and are counted no
-//! more.
+//! The writer's lock is held over a fork. Threads that were reading do not exist in the child, which no longer counts them.
 
 use std::ptr;
 
@@ -83,12 +82,12 @@ struct Leaf {
     reads: Followed,
 }
 
-/// What only the writer needs: pieces that are unlinked and not yet freed.
+/// State of the writer alone: pieces that are unlinked and not yet freed.
 struct Writer {
     len: usize,
     retired: Vec<Retired>,
     draining: Vec<Retired>,
-    /// Where models keep what was freed: one that reads it all the same shall be told, and not crash.
+    /// Models keep freed pieces here, so that a read of one is reported and does not crash.
     #[cfg(uruk_loom)]
     freed: Vec<Retired>,
     /// Stripes that have not been seen at zero since `draining` was unlinked.
@@ -166,7 +165,7 @@ impl Index {
         // Relaxed: see `find`. The bounds only ever widen.
         self.lowest.fetch_min(entry.start, Ordering::Relaxed);
         self.highest.fetch_max(entry.end, Ordering::Relaxed);
-        // SAFETY: the writer's lock is held, so nobody unlinks or frees anything meanwhile.
+        // SAFETY: the writer's lock is held, so no other thread unlinks or frees anything meanwhile.
         let Some(top) = (unsafe { self.current_top() }) else {
             self.publish_top(vec![0], vec![new_leaf(vec![entry])]);
             writer.len = 1;
@@ -211,7 +210,7 @@ impl Index {
     /// Removes the entry that starts at `start`; says whether there was one.
     pub(super) fn remove(&self, start: u64) -> bool {
         let mut writer = self.writer.lock();
-        // SAFETY: the writer's lock is held, so nobody unlinks or frees anything meanwhile.
+        // SAFETY: the writer's lock is held, so no other thread unlinks or frees anything meanwhile.
         let Some(top) = (unsafe { self.current_top() }) else { return false };
         let slot = top.slot_of(start);
         let leaf = top.leaf(slot);
@@ -336,8 +335,8 @@ impl Top {
     fn leaf(&self, slot: usize) -> &Leaf {
         // ordering[unwind-publish]: Acquire. Pairs with the Release in `replace_leaf`; the entries are complete.
         let leaf = self.leaves[slot].load(Ordering::Acquire);
-        // SAFETY: never null, and freed only after `Writer::drain` has seen that no reader can hold it; whoever has
-        // a reference to this top holds a reader count or the writer's lock.
+        // SAFETY: never null, and freed only after `Writer::drain` has seen that no reader can hold it; the holder of a reference to this
+        // top holds a reader count or the writer's lock.
         unsafe { &*leaf }
     }
 

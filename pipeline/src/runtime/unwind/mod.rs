@@ -100,12 +100,12 @@ pub(super) fn is_linked(address: u64) -> bool {
     INDEX.find(address).is_some()
 }
 
-/// What forks have to find at rest.
+/// The lock that forks have to find at rest.
 pub(super) fn held_over_forks() -> &'static dyn HeldOverForks {
     &INDEX
 }
 
-/// Changes the index where nobody looks anything up.
+/// Changes the index where no lookup takes place.
 #[cfg(test)]
 pub(super) fn use_the_lock() {
     // A child may find what another thread of its parent was about to remove.
@@ -236,8 +236,7 @@ pub unsafe extern "C" fn _dl_find_object(pc: *mut c_void, result: *mut DlFindObj
 
 /// Answers which object contains `pc`: ours from the index, all others through glibc's function.
 ///
-/// In a shared library the exported name means whatever comes first in the process, perhaps glibc's function; this
-/// one is always ours.
+/// In a shared library the exported name means the first definition in the process, perhaps glibc's function; this function is always ours.
 ///
 /// # Safety
 /// `result` points to a `struct dl_find_object` that can be written.
