@@ -149,7 +149,7 @@ impl CompileCache {
             }
         };
         let claim = self.claim(key, blocking);
-        // Whoever made it between the first look and the claim has stored it.
+        // Another process that made the entry between the first look and the claim has stored it.
         let (object, origin) = match self.get(key) {
             Ok(object) => (object, Origin::Stored),
             Err(_) => {
@@ -181,7 +181,7 @@ impl CompileCache {
         });
     }
 
-    /// Waits until no other process makes the entry, for a while. What it has written is seen then.
+    /// Waits for a while until no other process makes the entry. An entry that the process has written is seen then.
     fn claim(&self, key: &Key, blocking: &Blocking<'_>) -> Claim {
         let Some(below) = &self.below else { return Claim::none() };
         let claim = below.try_claim(key).or_else(|| {

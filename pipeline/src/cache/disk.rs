@@ -1,10 +1,9 @@
-//! [`DiskCache`]: a pack behind a queue, and who makes what among processes.
+//! [`DiskCache`]: a pack behind a queue, and the claims by which processes agree who makes an entry.
 //!
-//! The thread that writes may have anything locked when the process forks. So a child opens the files anew, and leaves what its
-//! parent has of them alone.
+//! When the process forks, its writing thread may hold any lock. So a child opens the files anew, and does not touch its parent's.
 //!
-//! Who [retires](ObjectCache::retire) the cache may let code run that closes every descriptor it did not open. So what is written from then on is
-//! written through descriptors of its own, and none that is open then is ever closed here: another file may have its number.
+//! A host that [retires](ObjectCache::retire) the cache may let code run that closes every descriptor it did not open. From then on, writes
+//! go through new descriptors, and no descriptor that was open then is ever closed here: another file may have its number.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -41,7 +40,7 @@ struct Files {
     is_retired: Arc<AtomicBool>,
 }
 
-/// What is to be written. Others may make it again once it is.
+/// An entry to be written. Others may make it again once it is written.
 #[derive(Debug)]
 struct Write {
     key: Key,
@@ -49,7 +48,7 @@ struct Write {
     claim: Claim,
 }
 
-/// Why the last write failed, unless it did not.
+/// Why the last write failed, if it did.
 #[derive(Debug, Default)]
 struct Trouble {
     failure: Mutex<Option<WriteError>>,
@@ -72,7 +71,7 @@ impl DiskCache {
         Self { own, writer, home: Home::here(), of_child: OnceLock::new() }
     }
 
-    /// What it writes to and reads from.
+    /// The pack behind the queue.
     pub fn pack(&self) -> &Arc<Pack> {
         &self.files().pack
     }
@@ -124,7 +123,7 @@ impl ObjectCache for DiskCache {
     fn get(&self, key: &Key) -> Result<ObjectBuffer, Miss> {
         let entry = self.pack().get(key)?;
         if entry.is_ageing && self.failure().is_none() {
-            // What is in use stays, where it can be written.
+            // An entry in use stays, where it can be written.
             self.push(key, entry.bytes.clone(), Claim::none());
         }
         Ok(entry.bytes)
@@ -168,7 +167,7 @@ impl ObjectCache for DiskCache {
     }
 
     fn retire(&self) {
-        // ordering[cache-retires]: Release. What follows the retirement in another thread finds it.
+        // ordering[cache-retires]: Release. Another thread that acts after the retirement finds it.
         self.own.is_retired.store(true, Ordering::Release);
         self.writer.retire();
         self.own.pack.freeze();
@@ -190,7 +189,7 @@ impl Files {
     fn write(&self, jobs: Vec<Write>) {
         let Self { pack, trouble, is_retired } = self;
         let entries: Vec<_> = jobs.iter().map(|job| (job.key, job.object.bytes())).collect();
-        // Who holds the lock and does not go on has been waited for once.
+        // Wait for a stalled lock holder only once.
         let impatient = *trouble.failure.lock() == Some(WriteError::Busy);
         // ordering[cache-retires]: Acquire.
         let written = if is_retired.load(Ordering::Acquire) {

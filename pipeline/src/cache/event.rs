@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Key, Miss};
 
-/// What an entry is of a module.
+/// The kinds of entries that a module has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryKind {
     /// Its interface: what it defines and needs.
@@ -22,7 +22,7 @@ pub enum EntryKind {
 pub struct CacheEvent {
     /// The module.
     pub unit: Arc<str>,
-    /// What was asked for.
+    /// The kind of the entry.
     pub kind: EntryKind,
     /// By which key, if it has one.
     pub key: Option<Key>,

@@ -1,10 +1,10 @@
-//! [`Flights`]: who makes the entry of a key in this process, while others wait for it.
+//! [`Flights`]: one thread of this process makes the entry of a key, while others wait for it.
 //!
 //! ```text
-//!  enter ─▶ nobody makes it: leads ─▶ land(value): all who wait have the value
-//!      │                          └─▶ dropped: the first of those who wait leads, the others wait for that one
-//!      └─▶ somebody does: waits ──▶ has a value, or leads
-//!                             └───▶ gives up: goes alone, unless it was told something in the meantime
+//!  enter ─▶ nothing is made: leads ─▶ land(value): all threads that wait have the value
+//!      │                          └─▶ dropped: the first thread that waits leads, the others wait for it
+//!      └─▶ it is made: waits ──▶ has a value, or leads
+//!                          └───▶ gives up: goes alone, unless it was told something in the meantime
 //! ```
 //!
 //! **Architecture Invariant:** a key that has a flight has a leader, who has been told so. No value is dropped, and no thread
@@ -19,15 +19,15 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Latch, Mutex, weakened};
 
-/// Who makes what.
+/// The flights of all keys.
 pub(crate) struct Flights<K: Copy + Eq + Hash, V: Clone> {
     book: Mutex<Book<K, V>>,
 }
 
 struct Book<K, V> {
-    /// Of each key that is being made, who waits for it, in the order in which they came.
+    /// The threads that wait, by the key that is being made, in the order in which they came.
     waiting: FxHashMap<K, Vec<Seat>>,
-    /// What those were told who have not looked yet, by the numbers of their seats.
+    /// Messages to threads that have not looked yet, by the numbers of their seats.
     told: FxHashMap<u64, Told<V>>,
     seats: u64,
 }
@@ -45,7 +45,7 @@ enum Told<V> {
     Has(V),
 }
 
-/// What somebody is to do who wants the entry of a key.
+/// The next step of a thread that wants the entry of a key.
 #[derive(Debug)]
 pub(crate) enum Entered<'a, K: Copy + Eq + Hash, V: Clone> {
     /// Make it, for all.
@@ -96,7 +96,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Flights<K, V> {
         (book.waiting.len(), book.told.len())
     }
 
-    /// A seat, if somebody makes the entry; the caller leads otherwise.
+    /// A seat, if another thread makes the entry. Without a seat, the caller leads.
     fn sit_down(&self, key: K) -> Option<Seated<'_, K, V>> {
         let mut book = self.book.lock();
         if weakened("single_flight::looks_before_it_enters") && !book.waiting.contains_key(&key) {
@@ -165,7 +165,7 @@ impl<K: Copy + Eq + Hash, V> Book<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V: Clone> Seated<'_, K, V> {
-    /// From here on nobody tells it anything. What it was told before stands.
+    /// Ends the wait: later messages are not sent to this seat. An earlier message stands.
     fn stand_up(&self) -> Option<Told<V>> {
         if weakened("single_flight::gives_up_unseen") && !self.is_told.is_open() {
             self.flights.book.lock().leave_unseen(&self.key, self.number);

@@ -1,8 +1,7 @@
-//! [`Key`]: what an entry of a cache is found by. It covers everything that changes the entry.
+//! [`Key`]: the name of a cache entry. It covers everything that changes the entry.
 //!
-//! Ingredients are structs that are written out in full, and taken apart in full where they are hashed: whoever adds an
-//! ingredient and forgets it in one of the two places gets an error from the compiler. So does who forgets it in the tests, which
-//! change each ingredient in turn.
+//! Ingredients are structs that are written out in full, and taken apart in full where they are hashed: a new ingredient that is forgotten
+//! in one of the two places is a compile error. So is one that is forgotten in the tests, which change each ingredient in turn.
 //!
 //! **Architecture Invariant:** no counter, address, time or order of events enters a key.
 
@@ -56,7 +55,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What the interface of a module depends on: which symbols it defines and needs.
+/// Ingredients of a module's interface: the symbols that the module defines and needs.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceIngredients<'a> {
     /// The bytes of the file.
@@ -71,7 +70,7 @@ pub struct InterfaceIngredients<'a> {
     pub features: &'a str,
     /// Which build of which compiler made it: a version alone is the same for two builds that differ.
     pub compiler_build: &'a str,
-    /// What the host adds in order to have entries of its own.
+    /// Bytes by which a host has entries of its own.
     pub salt: &'a [u8],
 }
 
@@ -95,7 +94,7 @@ impl InterfaceIngredients<'_> {
     }
 }
 
-/// What the object of a module depends on, besides what its interface does.
+/// Ingredients of a module's object, besides those of its interface.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectIngredients<'a> {
     /// The key of the module's interface.
@@ -104,9 +103,9 @@ pub struct ObjectIngredients<'a> {
     pub options: &'a [(&'a str, u64)],
     /// The text of the passes that run.
     pub passes: &'a str,
-    /// What identifies each hook that runs between passes, with its version, in the order in which they run.
+    /// The identity of each hook that runs between passes, with its version, in the order in which they run.
     pub hooks: &'a [&'a str],
-    /// The definitions that are kept although nobody in the module uses them. Mostly the interface says which; a host may say so too.
+    /// The definitions that are kept although the module does not use them. Mostly the interface gives them; a host may add some.
     pub kept: &'a [&'a str],
     /// The definitions that are left out because others count.
     pub discards: &'a [&'a str],
@@ -148,7 +147,7 @@ fn as_set<'a>(names: &[&'a str]) -> Vec<&'a str> {
 #[derive(Clone, Debug)]
 pub struct KeyBuilder(blake3::Hasher);
 
-/// What follows a tag. Part of the hashed text.
+/// The kind of value behind a tag. Part of the hashed text.
 #[derive(Clone, Copy)]
 enum Kind {
     Bytes = 1,
@@ -334,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_text_that_is_hashed_stays_what_it_is() {
-        // Whoever changes the text on purpose raises nothing: all entries are simply missed once.
+        // A deliberate change of the text needs no higher version: all entries are simply missed once.
         let mut builder = KeyBuilder::new("test");
         let key = builder.bytes("bytes", "b").number("number", 2).list("list", ["c", "d"].iter()).finish();
         let mut text = Vec::new();

@@ -12,7 +12,7 @@ use uruk_core::sync::Mutex;
 use super::{Key, Miss, ObjectCache};
 use crate::object::ObjectBuffer;
 
-/// What an entry takes besides its bytes: its place in a table, and what owns the bytes.
+/// Memory of an entry besides its bytes: its place in a table, and the owner of the bytes.
 const ENTRY_BYTES: usize = 200;
 
 /// How many parts there are, each with a lock.
@@ -35,7 +35,7 @@ struct Shard {
     old: Half,
 }
 
-/// Keys are hashes already, and nobody chooses them.
+/// Keys are hashes already, and no attacker chooses them.
 #[derive(Debug, Default)]
 struct Half {
     entries: FxHashMap<Key, ObjectBuffer>,
@@ -153,7 +153,7 @@ mod tests {
         let cache = MemoryCache::new(BYTES_MAX);
         for number in 0..100_000 {
             cache.put(&key(number), &object(number as usize % 3000));
-            // What is in use stays.
+            // An entry in use stays.
             if number > 0 {
                 cache.get(&key(0)).expect("it was asked for a moment ago");
             }

@@ -6,20 +6,20 @@ use rustix::io::Errno;
 
 /// Why there is no entry.
 ///
-/// An entry that was evicted is not told from one that never was: no record of it is kept.
+/// An evicted entry looks like one that never existed: no record of it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Miss {
     /// There is no such entry.
     #[error("not stored")]
     NotStored,
-    /// There is one, and it is not what was written. It counts as not stored, and is written again.
+    /// There is one, and its bytes have changed. It counts as not stored, and is written again.
     #[error("the stored entry is damaged: {why}")]
     BadEntry {
-        /// What is wrong with it.
+        /// The damage.
         why: Damage,
     },
-    /// What was to be stored has no key.
+    /// The object to be stored has no key.
     #[error("not cacheable: {why}")]
     Uncacheable {
         /// Why it has none.
@@ -30,7 +30,7 @@ pub enum Miss {
     Disabled,
 }
 
-/// What is wrong with a stored entry.
+/// The damage of a stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {

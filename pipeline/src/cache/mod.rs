@@ -34,7 +34,7 @@ pub(crate) use counters::Counter;
 
 use crate::object::ObjectBuffer;
 
-/// Entries by keys. What is found is what was put, byte for byte; what was put may be gone at any time.
+/// Entries by keys. A hit gives the bytes that were put; an entry may be gone at any time.
 ///
 /// # Concurrency
 /// Callable from any thread.
@@ -44,13 +44,13 @@ pub trait ObjectCache: Send + Sync + fmt::Debug {
     /// The entry of a key.
     ///
     /// # Errors
-    /// [`Miss`], if there is none. Whatever goes wrong is a miss.
+    /// [`Miss`], if there is none. Every failure is a miss.
     fn get(&self, key: &Key) -> Result<ObjectBuffer, Miss>;
 
     /// Stores an entry, now or later, or not at all if that is impossible.
     fn put(&self, key: &Key, object: &ObjectBuffer);
 
-    /// Stores what was made under a claim, which is dropped when others can find the entry.
+    /// Stores an entry that was made under a claim. The claim is dropped when others can find the entry.
     fn put_claimed(&self, key: &Key, object: &ObjectBuffer, claim: Claim) {
         self.put(key, object);
         drop(claim);
@@ -81,7 +81,7 @@ pub trait ObjectCache: Send + Sync + fmt::Debug {
 pub struct Claim(Option<Box<dyn Send>>);
 
 impl Claim {
-    /// A claim that keeps nobody from anything.
+    /// A claim that excludes no other process.
     pub const fn none() -> Self {
         Self(None)
     }

@@ -5,15 +5,15 @@ use uruk_core::sync::Arc;
 use super::{Key, Miss, ObjectCache};
 use crate::object::ObjectBuffer;
 
-/// What may be done with a cache.
+/// The use that a host makes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheMode {
-    /// Entries are looked up. What is missing is compiled and stored.
+    /// Entries are looked up. A missing entry is compiled and stored.
     #[default]
     ReadWrite,
-    /// Entries are looked up. What is missing is compiled.
+    /// Entries are looked up. A missing entry is compiled.
     ReadOnly,
-    /// Entries are looked up. What is missing is an error, which names it: nothing is compiled.
+    /// Entries are looked up. A missing entry is an error, which names it: nothing is compiled.
     RequireHit,
 }
 
@@ -22,7 +22,7 @@ pub enum CacheMode {
 pub struct ReadOnlyCache(Arc<dyn ObjectCache>);
 
 impl ReadOnlyCache {
-    /// What is in `cache`.
+    /// The entries of `cache`.
     pub fn new(cache: Arc<dyn ObjectCache>) -> Self {
         Self(cache)
     }

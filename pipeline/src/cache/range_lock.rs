@@ -21,7 +21,7 @@ pub(super) struct RangeLock {
 }
 
 impl RangeLock {
-    /// Takes the lock of a key, if nobody has it.
+    /// Takes the lock of a key, if it is free.
     pub(super) fn try_take(directory: &Directory, key: &Key) -> Result<Option<Self>, Errno> {
         let file = directory.open_file(&directory.flights_name(), OFlags::RDWR | OFlags::CREATE)?;
         // Two keys in one place would only wait for each other.

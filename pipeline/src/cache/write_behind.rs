@@ -1,13 +1,13 @@
-//! [`WriteBehind`]: writes entries on a thread of its own, so that nobody who compiles waits for a disk.
+//! [`WriteBehind`]: writes entries on a thread of its own, so that no compiling thread waits for a disk.
 //!
 //! ```text
-//!  push ─▶ room in the queue, and a thread: queued ─▶ the thread takes what there is ─▶ written
-//!      ├─▶ no thread any more: queued ─▶ much is queued, or somebody flushes ─▶ written by him
-//!      └─▶ no room: written by who pushes
+//!  push ─▶ room in the queue, and a thread: queued ─▶ the thread takes a batch ─▶ written
+//!      ├─▶ no thread any more: queued ─▶ much is queued, or a flush ─▶ written by that caller
+//!      └─▶ no room: written by the caller of `push`
 //! ```
 //!
-//! **Architecture Invariant:** what was pushed before a flush is written, or has failed, when the flush returns. After `retire` there is
-//! no thread, and there will be none: the host may be about to run code that forks.
+//! **Architecture Invariant:** an entry that was pushed before a flush is written, or has failed, when the flush returns. After `retire`
+//! there is no thread, and there will be none: the host may be about to run code that forks.
 
 use std::collections::VecDeque;
 use std::{fmt, mem};
@@ -18,14 +18,14 @@ use uruk_core::sync::{Arc, Condvar, Mutex, Process, weakened};
 /// How many bytes wait at most.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
-/// How many bytes wait at most for somebody who flushes, once there is no thread.
+/// How many bytes wait at most for a flush, once there is no thread.
 const LATE_BYTES_MAX: usize = 256 << 10;
 
 /// How much is written at once at most, unless it is one job.
 const BATCH_JOBS_MAX: usize = 256;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 
-/// What is written. Only its size is known here.
+/// A write. Only its size is known here.
 pub(super) trait Job: Send + 'static {
     fn size_bytes(&self) -> usize;
 }
@@ -36,10 +36,10 @@ pub(super) struct WriteBehind<J: Job> {
     home: Home,
 }
 
-/// The process in which something was made. Threads do not come along into the child of a fork, and what they had locked stays so there.
+/// The process in which a value was made. The child of a fork has none of its threads, and their locks stay locked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
-    /// Nobody tells us of forks, unless there is a memory manager.
+    /// Forks are not reported here, unless there is a memory manager.
     id: u32,
     /// The system gives an id again when its process is gone.
     line: Process,
@@ -79,7 +79,7 @@ enum Writer {
     Runs(JoinHandle<()>),
     /// It takes nothing any more, and may be writing.
     Retiring,
-    /// There is none. Who flushes writes.
+    /// There is no thread. The caller of `flush` writes.
     Retired,
 }
 
@@ -194,7 +194,7 @@ impl<J: Job> Shared<J> {
 
     /// Writes what was taken.
     fn write_batch(&self, jobs: Vec<J>) {
-        // Whoever watches the events of a write may panic; the next write is none of its business.
+        // A host that watches the events of a write may panic; that must not stop the next write.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (self.write)(jobs)));
         self.queue.lock().is_writing = false;
         self.idle.notify_all();
@@ -205,7 +205,7 @@ impl<J: Job> Shared<J> {
         let mut queue = self.queue.lock();
         loop {
             let ends = !matches!(queue.writer, Writer::Runs(_));
-            // Somebody else may have seen to the end of the retirement.
+            // Another thread may have completed the retirement.
             if ends
                 && !(weakened("write_behind::ends_while_it_retires")
                     && matches!(queue.writer, Writer::Retired))
@@ -221,7 +221,7 @@ impl<J: Job> Shared<J> {
 }
 
 impl<J: Job> Queue<J> {
-    /// Takes as much as is written at once. Nobody else writes.
+    /// Takes one batch of writes. No other thread writes.
     fn take_batch(&mut self) -> Vec<J> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);
         while jobs.len() < BATCH_JOBS_MAX

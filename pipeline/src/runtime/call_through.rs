@@ -206,9 +206,8 @@ fn bind(slot: SlotAddr, cell: &dyn Destination) -> Result<ExecutorAddr, Executor
 /// How many functions [`prepare`] has compiled at most.
 const PREPARED_MAX: usize = 256;
 
-/// Has a function compiled before it is called, and the functions that it may call: for handlers of signals, which may interrupt the engine
-/// or the C library in the middle of anything. Does nothing if `function` is no stub. A function that cannot be compiled reports that when
-/// it is called.
+/// Has a function and the functions that it may call compiled before its first call: handlers of signals may interrupt the engine or the C
+/// library in the middle of anything. Does nothing if `function` is no stub. A function that cannot be compiled fails at its call.
 ///
 /// Functions that are called through pointers in data are not seen. If there are too many functions, the nearest are prepared.
 pub(crate) fn prepare(function: ExecutorAddr) {
@@ -264,9 +263,8 @@ pub(crate) fn stub_at(stub: ExecutorAddr, kept: &impl KeepsCode) -> Option<(u32,
     Some((number, root))
 }
 
-/// The pointer that the stub at an address jumps through, and the stub's number. Code that jumps like that is one of these:
-/// - a stub, of 16 bytes, or of 48 in a group;
-/// - an entry of the linker's, or a foreign function. Its number means nothing.
+/// The pointer that the stub at an address jumps through, and the stub's number. A stub has 16 bytes, or 48 in a group. An entry of the
+/// linker's or a foreign function may jump like a stub: its number means nothing.
 ///
 /// # Safety
 /// If linked code is there, it stays.

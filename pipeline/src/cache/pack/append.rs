@@ -35,7 +35,7 @@ pub enum WriteError {
     System(#[from] Errno),
 }
 
-/// What became of entries.
+/// Counts of written entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// How many were written.
@@ -51,7 +51,7 @@ impl Pack {
     /// Writes an entry, unless it is there and intact.
     ///
     /// # Errors
-    /// [`WriteError`]. What was there before is as it was.
+    /// [`WriteError`]. Earlier entries are unchanged.
     ///
     /// # Cost
     /// 20 to 70 µs, of which most goes away if many are written at once.
@@ -59,7 +59,7 @@ impl Pack {
         self.put_all(&[(*key, bytes)], false)
     }
 
-    /// Writes entries under one lock. Who is `impatient` does not wait if another process has it.
+    /// Writes entries under one lock. An `impatient` caller does not wait if another process holds it.
     ///
     /// # Errors
     /// [`WriteError`], the first if there are several. One that is too large keeps no other from being written.
@@ -119,11 +119,11 @@ impl Pack {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Begins a generation behind the newest one, and removes those that nobody is to read any more.
+    /// Begins a generation behind the newest one, and removes those that are no longer read.
     pub(super) fn begin_generation(&self, _: &WriteLock) -> Result<Arc<Generation>, WriteError> {
         let sealed = self.newest();
         if let Some((generation, false)) = &sealed {
-            // Sealed before there is a newer one: whoever still writes to it looks for that, and finds none, or it.
+            // Sealed before there is a newer one: a writer that still appends to it looks for the newer one, and finds it or none.
             generation.append_slots(&Slot::SEAL.encode())?;
         }
         let numbers = self.directory.generations()?;
@@ -139,7 +139,7 @@ impl Pack {
     }
 
     pub(super) fn remove_generation(&self, number: u64) -> Result<(), WriteError> {
-        // Without the data nobody opens it, so that goes first.
+        // A generation without its data file is never opened, so that file goes first.
         for kind in [FileKind::Data, FileKind::Index] {
             self.directory.remove(&self.directory.file_name(number, kind))?;
         }
@@ -152,7 +152,7 @@ impl Pack {
         for _ in 0..2 {
             let Some((generation, is_sealed)) = self.newest() else { break };
             if generation.extent()?.is_unlinked {
-                // Somebody has removed it since.
+                // Another process has removed it since.
                 self.view.lock().forget();
                 self.look();
             } else if is_sealed || self.is_old(&generation) {
@@ -245,7 +245,7 @@ impl Batch {
         self.slots.push(slot.expect("a generation is no larger than slots can say"));
     }
 
-    /// What was gathered is written.
+    /// The gathered entries are written.
     fn advance(&mut self) {
         self.offset = align(self.offset + self.bytes.len() as u64);
         self.index_bytes += (self.slots.len() * SLOT_BYTES) as u64;

@@ -30,12 +30,12 @@ pub enum CacheOpenError {
     System {
         /// The directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
         "the cache directory {} belongs to user {owner}, who could have code run as user {user}: name a directory of your own, or one that a group of yours shares (mode 2770)",
         path.display()
@@ -45,7 +45,7 @@ pub enum CacheOpenError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
-        /// Who runs this process.
+        /// The user of this process.
         user: u32,
     },
     /// Others may write to it.
@@ -77,7 +77,7 @@ pub(in crate::cache) struct Directory {
     version: u32,
 }
 
-/// Who may write to a file or directory.
+/// The trusted writers of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writers {
     /// This user, and root.
@@ -86,7 +86,7 @@ enum Writers {
     Group(u32),
 }
 
-/// What keeps a directory from being trusted.
+/// The reason to distrust a directory.
 enum Distrust {
     Foreign { owner: u32, user: u32 },
     WritableByOthers { mode: u32 },
@@ -128,8 +128,8 @@ impl Directory {
         Ok(Self { handle, path: path.to_owned(), absolute, identity, writers, file_mode, version })
     }
 
-    /// Opens the same directory by its name, whatever has become of the descriptor. There may be another one of this name, or none: the process
-    /// may see other files by now.
+    /// Opens the same directory by its name, without the descriptor. The name may belong to another directory by now, or to none: the
+    /// process may see other files.
     pub(super) fn reopen(known: &Self) -> Result<Self, Errno> {
         let handle = fs::open(&known.absolute, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let stat = fs::fstat(&handle)?;
@@ -153,7 +153,7 @@ impl Directory {
         format!("uruk{}.lock", self.version)
     }
 
-    /// The name of the file whose bytes whoever compiles locks.
+    /// The name of the file in which a compiling process locks bytes.
     pub(in crate::cache) fn flights_name(&self) -> String {
         format!("uruk{}.flights", self.version)
     }
@@ -207,7 +207,7 @@ impl Directory {
         fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).map_or(0, |stat| stat.st_size as u64)
     }
 
-    /// Removes a file. Whoever has it open keeps it.
+    /// Removes a file. A process that has it open keeps it.
     pub(super) fn remove(&self, name: &str) -> Result<(), Errno> {
         match fs::unlinkat(&self.handle, name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -223,7 +223,7 @@ impl AsFd for Directory {
 }
 
 impl Writers {
-    /// Who may write to a directory, if they are to be trusted.
+    /// The writers of a directory, if they are to be trusted.
     fn of_directory(handle: &OwnedFd, stat: &Stat) -> Result<Self, Distrust> {
         let mode = stat.st_mode & 0o7777;
         let is_shared = is_shared(mode);
@@ -238,7 +238,7 @@ impl Writers {
         Ok(if is_shared { Self::Group(stat.st_gid) } else { Self::Owner })
     }
 
-    /// Whether nobody else may write to a file.
+    /// Whether no other user may write to a file.
     fn are_those_of(self, file: &Stat) -> bool {
         let is_of_group = self == Self::Group(file.st_gid);
         let by_others = if is_of_group { 0o002 } else { 0o022 };
@@ -246,7 +246,7 @@ impl Writers {
     }
 }
 
-/// Whether a directory of this mode is its group's, and nobody else may write to it.
+/// Whether a directory of this mode is its group's, and no user outside the group may write to it.
 const fn is_shared(mode: u32) -> bool {
     mode & 0o2022 == 0o2020
 }

@@ -47,7 +47,7 @@ impl FileKind {
     }
 }
 
-/// What the header of a file says.
+/// The content of a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     /// The number of the generation.
@@ -68,14 +68,14 @@ impl FileHeader {
         bytes
     }
 
-    /// What a file's first bytes say; nothing if they are damaged, or of another kind or version.
+    /// The header in a file's first bytes. `None` if they are damaged, or of another kind or version.
     pub(super) fn decode(bytes: &[u8; FILE_HEADER_BYTES], kind: FileKind, version: u32) -> Option<Self> {
         let header = Self { generation: word(bytes, 16), created_s: word(bytes, 24) };
         (header.encode(kind, version) == *bytes).then_some(header)
     }
 }
 
-/// A hint where the entry of a key lies. Whoever follows it checks what is there.
+/// A hint where the entry of a key lies. A reader that follows it checks the bytes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     /// The key's first eight bytes.

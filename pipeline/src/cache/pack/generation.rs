@@ -47,7 +47,7 @@ impl Generation {
         (header == of_index).then_some(Self { number, created_s: header.created_s, data, index })
     }
 
-    /// Begins a generation. A kill in between leaves a file without a header, or one alone, which nobody opens.
+    /// Begins a generation. A kill in between leaves a file without a header, or one file alone, which is never opened.
     pub(super) fn create(directory: &Directory, number: u64, created_s: u64) -> Result<Self, Errno> {
         let create = |kind: FileKind| {
             let name = directory.file_name(number, kind);
@@ -113,7 +113,7 @@ impl Generation {
         write_all(&self.data, entries, offset)
     }
 
-    /// Appends slots to the index. What a kill has left of one counts as one. For who has the writers' lock.
+    /// Appends slots to the index. A part of a slot that a kill has left counts as one. The caller holds the writers' lock.
     pub(super) fn append_slots(&self, slots: &[u8]) -> Result<(), Errno> {
         let end = fs::fstat(&self.index)?.st_size as u64;
         let past_header = end.saturating_sub(FILE_HEADER_BYTES as u64).next_multiple_of(SLOT_BYTES as u64);

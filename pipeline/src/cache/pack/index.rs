@@ -1,6 +1,6 @@
 //! [`Index`]: where the entries of one generation lie, as far as this process has read its index file.
 //!
-//! The file is only ever appended to, so what is new is read from where the last look ended. What it says is a hint.
+//! The file is only ever appended to, so new slots are read from where the last look ended. A slot is a hint.
 
 use super::format::{SLOT_BYTES, Slot};
 

@@ -51,7 +51,7 @@ pub enum Access {
 pub struct PackLimits {
     /// How much the files of the directory take, all of them together.
     pub size_bytes: u64,
-    /// After this time an entry that nobody has asked for is gone, and half of it is what each may count on.
+    /// After this time an unused entry is gone. Each entry stays for at least half of it.
     pub age: Duration,
 }
 
@@ -73,11 +73,11 @@ pub struct Pack {
     limits: PackLimits,
     view: Mutex<View>,
     counts: Counts,
-    /// What entries are called in messages.
+    /// The name of an entry in messages.
     name: Arc<str>,
 }
 
-/// What a pack has done for this process.
+/// Counts of this process's uses of a pack.
 #[derive(Debug, Default)]
 struct Counts {
     hits: Counter,
@@ -100,7 +100,7 @@ impl Counts {
 /// An entry that was found.
 #[derive(Clone, Debug)]
 pub struct PackEntry {
-    /// What was stored.
+    /// The stored bytes.
     pub bytes: ObjectBuffer,
     /// Whether it is about to be evicted, and stays if it is [put](Pack::put) again.
     pub is_ageing: bool,
@@ -180,10 +180,10 @@ impl Pack {
 
     /// Reads the entry of a key. Every byte of it is as it was put.
     ///
-    /// What other processes have written is seen after a millisecond, or after [`refresh`](Self::refresh).
+    /// Entries of other processes are seen after a millisecond, or after [`refresh`](Self::refresh).
     ///
     /// # Errors
-    /// [`Miss::NotStored`], or [`Miss::BadEntry`] if what is stored is damaged.
+    /// [`Miss::NotStored`], or [`Miss::BadEntry`] if the stored entry is damaged.
     ///
     /// # Cost
     /// One system call, a copy and a checksum: 3 to 5 µs for 20 KB. A miss takes 0.1 µs.
@@ -217,7 +217,7 @@ impl Pack {
         self.find(key)[0].is_some()
     }
 
-    /// Looks what other processes have written by now.
+    /// Reads the slots that other processes have written by now.
     pub fn refresh(&self) {
         let mut view = self.view.lock();
         if !view.is_frozen() {
@@ -225,7 +225,7 @@ impl Pack {
         }
     }
 
-    /// The same for who writes, who must not go by what was.
+    /// The same for a writer, even if the view is frozen: a writer must not rely on an old view.
     fn look(&self) {
         self.view.lock().refresh(&self.directory, self.open_flags());
     }
@@ -233,7 +233,7 @@ impl Pack {
     /// Looks for the last time, and keeps its files as they are: code of others may close some of them from here on.
     pub(in crate::cache) fn freeze(&self) {
         let mut view = self.view.lock();
-        // What was written through other descriptors is found as well.
+        // Entries that were written through other descriptors are found as well.
         view.refresh(&self.directory, self.open_flags());
         view.freeze();
     }
@@ -318,7 +318,7 @@ mod tests {
         pack.put(&KEY, b"one").expect("there is room");
         let numbers: Vec<u64> = pack.stats().generations.iter().map(|generation| generation.number).collect();
         assert_eq!(numbers, [6, 5]);
-        // What has been there for longer than anything may goes.
+        // A generation that has exceeded every age limit goes.
         pack.view.lock().forget();
         for kind in [FileKind::Data, FileKind::Index] {
             pack.directory.remove(&pack.directory.file_name(5, kind)).expect("it is ours");

@@ -15,7 +15,7 @@ use crate::cache::Damage;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PackStats {
-    /// What lies in the directory, the newest generation first.
+    /// The generations in the directory, the newest first.
     pub generations: Vec<GenerationStats>,
     /// How many lookups of this process found an entry.
     pub hits: u64,
@@ -49,7 +49,7 @@ pub struct GenerationStats {
     pub file_bytes: u64,
 }
 
-/// What a check of a whole pack found.
+/// The result of a check of a whole pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
@@ -72,11 +72,11 @@ pub struct BadSlot {
     pub generation: u64,
     /// Where it begins in the data file.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The damage.
     pub why: Damage,
 }
 
-/// What was removed.
+/// The removed generations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Collected {

@@ -38,7 +38,7 @@ pub(super) struct Found {
     pub(super) is_newest: bool,
 }
 
-/// How many generations there are, unless somebody is about to remove one.
+/// How many generations there are, except while one is about to be removed.
 const GENERATIONS: usize = 2;
 
 impl View {
@@ -69,7 +69,7 @@ impl View {
         self.is_frozen
     }
 
-    /// Stays as it is from now on, unless somebody writes.
+    /// Stays unchanged from now on, except for writes of this process.
     pub(super) fn freeze(&mut self) {
         self.is_frozen = true;
     }
@@ -89,10 +89,10 @@ impl View {
         self.live.clear();
     }
 
-    /// Looks at the files. What cannot be read holds nothing.
+    /// Looks at the files. An unreadable file counts as empty.
     pub(super) fn refresh(&mut self, directory: &Directory, access: OFlags) {
         if let Some(newest) = self.live.first_mut() {
-            // What cannot be read now is what was not written, for now.
+            // If the index cannot be read now, its new slots count as not written, for now.
             let _ = newest.generation.read_index(&mut newest.index);
         }
         if self.newest().is_none_or(|newest| newest.index.is_sealed()) {
