@@ -7,7 +7,7 @@
 //!                          └───▶ gives up: goes alone, unless it was told something in the meantime
 //! ```
 //!
-//! **Architecture Invariant:** a key that has a flight has a leader, who has been told so. No value is dropped, and no thread
+//! **Architecture Invariant:** a key that has a flight has a leader, which has been told so. No value is dropped, and no thread
 //! woken, under the lock.
 //!
 //! All flights have one lock: it is held for two operations of a map for each entry that is compiled, which takes a thousand times as

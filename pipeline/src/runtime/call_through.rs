@@ -6,9 +6,8 @@
 //!    └──────────── slot ◀─────────────┘
 //! ```
 //!
-//! The cold part and the thunk are those of functions that choose their implementation: every register is kept, in full width. The
-//! difference: a first call finds its function by a lookup, which may compile and link. The caller may be a coroutine with a few kilobytes
-//! of stack, so the lookup runs on a stack of its own.
+//! The cold part and the thunk are those of functions that choose their implementation: every register is kept, in full width. Only the
+//! lookup differs: it may compile and link, and runs on a stack of its own, because a coroutine may have a few kilobytes.
 //!
 //! Nothing unwinds out of a first call. If the lookup fails, the destination gives an address to go on at.
 

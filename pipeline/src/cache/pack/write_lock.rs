@@ -20,7 +20,7 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 pub(super) struct WriteLock(OwnedFd);
 
 impl WriteLock {
-    /// Waits for the lock, for a while. Who is `impatient` tries it once.
+    /// Waits for the lock, for a while. An `impatient` caller tries it once.
     pub(super) fn take(directory: &Directory, impatient: bool) -> Result<Self, WriteError> {
         let file = directory.open_file(&directory.lock_name(), OFlags::RDWR | OFlags::CREATE)?;
         let (begun, mut pause) = (Instant::now(), Duration::from_micros(50));
