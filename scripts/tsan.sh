@@ -2,7 +2,7 @@
 # Runs the tests of core and dispatch, and the protocol's, under ThreadSanitizer, on the stable toolchain.
 #
 #   scripts/tsan.sh                               all of them
-#   scripts/tsan.sh -p protocol-tests --test lookups    what these arguments of cargo test choose; more for the tests behind --
+#   scripts/tsan.sh -p protocol-tests --test protocol    what these arguments of cargo test choose; more for the tests behind --
 #
 # The standard library is built again with the sanitizer, from the component rust-src: one that is not instrumented
 # shows the sanitizer no reference count of an Arc and no start of a thread, and everything is a race.

@@ -1,5 +1,4 @@
-//! The cost of keeping dependants: bytes and allocations for each unit, against a dylib that does not. In a binary of its own:
-//! its allocator counts.
+//! The cost of keeping dependants: bytes and allocations for each unit, against a dylib that does not.
 //!
 //! Why they are kept where a dylib asks and not always: a unit of one symbol that needs one other takes 231 bytes without, and 99 more
 //! with it; one that needs eight takes 380 more. From its definition to its removal it takes 18,900 instructions without, and 1,300 more

@@ -1,9 +1,11 @@
 //! Sessions on dispatchers with threads: pools, reactors, serial queues, and those that refuse what they are given.
 
 mod blocking;
+mod in_place;
 mod leaf;
 mod observers;
 mod pool;
+mod rayon;
 mod refused;
 mod serial_queue;
 mod serial_queue_ends;

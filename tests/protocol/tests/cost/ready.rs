@@ -1,4 +1,4 @@
-//! Lookups of Ready symbols and the memory they do not ask for. In a binary of its own: its allocator counts.
+//! Lookups of Ready symbols and the memory they do not ask for.
 
 use allocation_counter::measure;
 use protocol_tests::*;
