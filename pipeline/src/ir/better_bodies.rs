@@ -10,12 +10,12 @@ use uruk_core::{
 use super::lazy_module::{Body, LazyModule};
 use crate::tiers::{Improve, Tiers};
 
-/// The functions of a module, and whom what is compiled better belongs to.
+/// The functions of a module, and the tracker that owns their better bodies.
 pub(super) struct BetterBodies {
     tiers: Tiers,
     module: LazyModule,
     dylib: WeakJitDylib,
-    /// As long as somebody has a handle of it; then it is the dylib's own.
+    /// The owner, as long as a handle of the tracker exists; afterwards the dylib's own tracker.
     tracker: WeakResourceTracker,
     functions: FxHashMap<SymbolName, u32>,
 }

@@ -14,8 +14,8 @@ use super::module::ThreadSafeModule;
 impl ThreadSafeModule {
     /// Builds a module in a context of its own, with inkwell: `build` is lent the context and answers the module that it made there.
     ///
-    /// Code that was written for inkwell stays as it is. What it made beside the module is dropped with the closure's values. The module
-    /// is not verified; inkwell's [`Module::verify`] does that.
+    /// Code that was written for inkwell stays as it is. Values that it made beside the module are dropped with the closure's values. The
+    /// module is not verified; inkwell's [`Module::verify`] does that.
     ///
     /// ```
     /// use inkwell::builder::{Builder, BuilderError};
@@ -98,7 +98,7 @@ impl ThreadSafeModule {
         guard.restore_handler();
         let reported = guard.take_errors(&name);
         drop(guard);
-        // SAFETY: the module is of that context, and nobody else's since it came out of the closure.
+        // SAFETY: the module is of that context, and has had no other owner since it came out of the closure.
         let module = unsafe { Self::adopt(raw, name.clone(), context) };
         module.lock()?.set_identifier();
         match reported {

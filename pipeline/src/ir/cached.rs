@@ -1,4 +1,4 @@
-//! [`IrCache`]: what a layer that compiles modules asks before it calls LLVM.
+//! [`IrCache`]: the cache that a layer asks before it calls LLVM.
 //!
 //! ```text
 //!  add:    bytes of the source ─hash─▶ K1 ─get─▶ interface ─▶ defined        (missing: LLVM reads it; put)
@@ -7,7 +7,7 @@
 //!
 //! **Architecture Invariant:** from a source to its linked object LLVM is not called if both entries are found. It may not even be loaded.
 //!
-//! What a key covers is in `cache/key.rs`. What this machine is, it covers by `processor.rs`; which LLVM, by `llvm_build.rs`.
+//! `cache/key.rs` lists the ingredients of a key. `processor.rs` identifies this machine, and `llvm_build.rs` the LLVM library.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ struct Counts {
     parts: Arc<PartCounts>,
 }
 
-/// What a cache has been asked for.
+/// Counts of requests to the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IrCacheStats {
@@ -80,7 +80,7 @@ pub struct IrCacheStats {
 }
 
 impl IrCache {
-    /// What is in `store`, for what `compiler` compiles.
+    /// The cache over `store`, for modules that `compiler` compiles.
     pub fn new(store: Arc<CompileCache>, mode: CacheMode, compiler: &IrCompiler) -> Self {
         let target = compiler.target();
         let machine = if target.is_host() {
@@ -112,12 +112,12 @@ impl IrCache {
         &self.store
     }
 
-    /// What may be done with it.
+    /// The allowed uses of the cache.
     pub fn mode(&self) -> CacheMode {
         self.mode
     }
 
-    /// What it has been asked for by now.
+    /// Statistics so far.
     pub fn stats(&self) -> IrCacheStats {
         let Counts { interface_hits, interface_misses, object_hits, object_misses, uncacheable, parts } =
             &self.counts;
@@ -224,7 +224,7 @@ impl IrCache {
         self.found(key, name, self.read_interface(key))
     }
 
-    /// What was found as an interface, told and counted.
+    /// Reports and counts the result of a lookup of an interface.
     fn found<T>(
         &self,
         key: &Key,
@@ -409,7 +409,7 @@ fn object_key(
         ("large data from", *large_data_threshold_bytes),
         ("function sections", u64::from(*function_sections)),
         ("data sections", u64::from(*data_sections)),
-        // What was compiled without the verifier is not for those who want it.
+        // A module that was compiled without the verifier is no hit for a compiler that verifies.
         ("verified", u64::from(verified)),
     ];
     options.extend(partition.ingredients());

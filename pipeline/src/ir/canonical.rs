@@ -38,7 +38,7 @@ impl LockedModule<'_> {
             target.lose();
         }
         drop(target);
-        // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
+        // SAFETY: the module was made in this context a moment ago, and has no other owner.
         let copy = unsafe { ThreadSafeModule::adopt(result?, self.name().clone(), context) };
         copy.lock()?.set_identifier();
         Ok(copy)

@@ -56,7 +56,7 @@ impl IrCompiler {
         self.partition
     }
 
-    /// What code is generated for.
+    /// The target that code is generated for.
     pub fn target(&self) -> &JitTargetMachineBuilder {
         &self.target
     }
@@ -89,7 +89,7 @@ impl IrCompiler {
         run_passes(&empty.lock()?, &self.target, &passes)
     }
 
-    /// What each stage of the pipeline's level runs, as LLVM has it. A stage that is empty runs nothing.
+    /// The passes of each stage of the pipeline's level, as LLVM has it. A stage that is empty runs nothing.
     ///
     /// # Errors
     /// [`CompileError::Optimize`] if the pipeline is no level.
@@ -117,8 +117,8 @@ impl IrCompiler {
     /// Turns `module` into an object of the same name. The module is gone when this returns.
     ///
     /// # Errors
-    /// [`CompileError`]: whatever LLVM reports as an error, even where it goes on after it. After
-    /// [`CompileError::Fatal`] everything else in the module's context is lost too.
+    /// [`CompileError`]: every error that LLVM reports, even where LLVM goes on after it. After [`CompileError::Fatal`] everything else in
+    /// the module's context is lost too.
     ///
     /// # Cost
     /// Code generation dominates: 6 s for SQLite at the default level, 0.7 s without.
@@ -133,7 +133,7 @@ impl IrCompiler {
     /// As there.
     ///
     /// # Concurrency
-    /// Waits for those who help, who wait for nobody.
+    /// Waits for its helpers, which wait for no other thread.
     pub fn compile_in(
         &self,
         session: &ExecutionSession,
@@ -209,7 +209,7 @@ enum Compiled {
     Divided(Parts),
 }
 
-/// Whether somebody wants to hear how long passes take.
+/// Whether a subscriber listens to the times of passes.
 fn are_passes_watched() -> bool {
     tracing::enabled!(target: PASS_TIMES, tracing::Level::TRACE)
 }

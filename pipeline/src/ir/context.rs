@@ -1,13 +1,12 @@
 //! [`ThreadSafeContext`]: an LLVM context behind a lock, with a diagnostic handler from its first moment.
 //!
-//! Holds: a context is used by one thread at a time. It is disposed of after the last module in it, or, if
-//! LLVM gave up while using it, never. Who holds one is recorded, and where it was taken, so that a thread can be refused to
-//! wait for somebody who may want the same context.
+//! Holds: a context is used by one thread at a time. It is disposed of after the last module in it, or, if LLVM gave up while using it,
+//! never. Each holder is recorded, with the place where it took the context. So a thread can be refused to wait for another thread that may
+//! want the same context.
 //!
 //! Tasks do not meet at the lock: those that compile modules of one context run one after another, by the context's
-//! [queue](ThreadSafeContext::serial_queue). What takes the lock beside them does so for a moment: a module's symbols are read
-//! when it is defined, an embedder looks at a module. Dropping a module waits for nobody: one whose context is busy is left to
-//! whoever has it.
+//! [queue](ThreadSafeContext::serial_queue). Other users take the lock for a moment: a module's symbols are read when it is defined, an
+//! embedder looks at a module. Dropping a module waits for no lock: a module of a busy context is left to the lock's holder.
 //!
 //! ```text
 //!  drop of a module: put it among the abandoned ─ try the lock ─┬─ got it: dispose of the abandoned ─ unlock ─ look again
@@ -15,8 +14,8 @@
 //!  holder:           … ─ dispose of the abandoned ─ unlock ─ look again: some, and the lock is free? take it, dispose
 //! ```
 //!
-//! None is forgotten: whoever fails to get the lock has put its module there before, and the holder looks after it
-//! has let go.
+//! None is forgotten: a thread that fails to get the lock has put its module there before, and the holder looks again after it has released
+//! the lock.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -64,7 +63,7 @@ struct Inner {
     lock: Mutex<()>,
     /// Where tasks that will use the context wait.
     queue: SerialQueue,
-    /// Modules nobody owns any more, to be disposed of by whoever holds `lock` next or right now.
+    /// Modules without owner, to be disposed of by the present or next holder of `lock`.
     abandoned: Mutex<Vec<Abandoned>>,
     /// How often `lock` was not free.
     contentions: AtomicU64,
@@ -76,7 +75,7 @@ struct Inner {
     diagnostics: Mutex<Diagnostics>,
 }
 
-/// What LLVM reported since the context was taken.
+/// LLVM's messages since the context was taken.
 #[derive(Debug, Default)]
 struct Diagnostics {
     errors: Vec<String>,
@@ -89,7 +88,7 @@ struct Diagnostics {
 const DIAGNOSTICS_MAX: usize = 16;
 
 impl ThreadSafeContext {
-    /// Creates a context nobody else uses.
+    /// Creates a context that no other module or host uses.
     ///
     /// # Panics
     /// If LLVM is loaded when it is first needed (feature `lazy-llvm`), this is the first need, and it cannot be loaded.
@@ -120,8 +119,8 @@ impl ThreadSafeContext {
         Ok(context)
     }
 
-    /// Whether the calling thread holds any context right now. Such a thread must not wait for a symbol:
-    /// whoever provides it may be waiting for the context.
+    /// Whether the calling thread holds any context right now. Such a thread must not wait for a symbol: the thread that provides it may be
+    /// waiting for the context.
     pub fn held_by_current_thread() -> bool {
         HELD.with(|held| !held.borrow().is_empty())
     }
@@ -133,7 +132,7 @@ impl ThreadSafeContext {
         Some(HeldResource { what: "an LLVM context", taken_at: Some(taken_at) })
     }
 
-    /// Whether somebody else has the context too: another module, or a host.
+    /// Whether another module, or a host, has the context too.
     pub(super) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }
@@ -179,7 +178,7 @@ impl ThreadSafeContext {
         ContextGuard { context: &self.0, lock: Some(guard) }
     }
 
-    /// Disposes of a module now if the context is free, or this thread has it, and leaves it to whoever has it otherwise.
+    /// Disposes of a module now if the context is free, or this thread has it. Otherwise the lock's holder disposes of it.
     pub(super) fn abandon(&self, module: LLVMModuleRef) {
         self.0.abandoned.lock().push(Abandoned(module));
         // This thread's own guard, further out, does it at its end.
@@ -275,7 +274,7 @@ impl Drop for ContextGuard<'_> {
 }
 
 impl Inner {
-    /// Takes the context for as long as somebody has abandoned modules and nobody else has it.
+    /// Takes the context and disposes of abandoned modules, as long as there are some and the lock is free.
     fn dispose_if_free(&self) {
         while !self.abandoned.lock().is_empty() {
             let Some(_lock) = self.lock.try_lock() else { return };
@@ -291,15 +290,15 @@ impl Inner {
             return;
         }
         for Abandoned(module) in abandoned {
-            // SAFETY: its owner has given the module up, nobody else knows of it, and the context is alive and ours.
+            // SAFETY: its owner has given the module up, no other reference to it exists, and the context is alive and ours.
             unsafe { LLVMDisposeModule(module) }
         }
     }
 
     fn install_handler(&self) {
         let sink: *const Mutex<Diagnostics> = &raw const self.diagnostics;
-        // SAFETY: the context is alive, and `sink` lives in the same allocation, which goes after it. The
-        // caller holds the context, or nobody knows of it yet.
+        // SAFETY: the context is alive, and `sink` lives in the same allocation, which goes after it. The caller holds the context, or is
+        // the only one that knows it.
         unsafe { LLVMContextSetDiagnosticHandler(self.raw, Some(record), sink.cast_mut().cast()) }
     }
 }
@@ -339,8 +338,8 @@ extern "C" fn record(info: LLVMDiagnosticInfoRef, sink: *mut c_void) {
 }
 
 thread_local! {
-    /// The contexts this thread holds, by address, and where it took them. Never destroyed, because destructors of other variables may
-    /// look symbols up, and compile. Whoever lets the last one go frees the list.
+    /// The contexts this thread holds, by address, and where it took them. Never destroyed, because destructors of other variables may look
+    /// symbols up, and compile. The release of the last context frees the list.
     static HELD: ManuallyDrop<RefCell<Vec<(usize, &'static Location<'static>)>>> =
         const { ManuallyDrop::new(RefCell::new(Vec::new())) };
     static TOKEN: Cell<u64> = const { Cell::new(0) };

@@ -3,7 +3,7 @@
 //! Building one (passes, assembler, streams) takes 0.2 ms at `O0` and 0.5 ms at `O2`. A small function at `O0` takes as long.
 //!
 //! Holds: an object has the same bytes whether its pipeline is new or has generated others. LLVM resets a pipeline at the end of each
-//! module (`AsmPrinter::doFinalization`, `MachineModuleInfo::finalize`). Four things it does not reset:
+//! module (`AsmPrinter::doFinalization`, `MachineModuleInfo::finalize`), but not these four things:
 //!
 //! | what stays | what it would do to a later module | so |
 //! |---|---|---|
@@ -15,8 +15,8 @@
 //! Holds: between two modules a pipeline refers to no LLVM context, and no value refers to it. Analyses are released after the last pass
 //! that uses them.
 //!
-//! Holds: what a pipeline keeps is bounded by [`KEPT_BYTES_MAX`]. It keeps names of relocation sections (`MCContext`), which stand in the
-//! objects too, and room for the largest object.
+//! Holds: the memory of a pipeline is bounded by [`KEPT_BYTES_MAX`]. It consists of names of relocation sections (`MCContext`), which stand
+//! in the objects too, and room for the largest object.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -35,7 +35,7 @@ const KEPT_BYTES_MAX: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Emitter {
     raw: NonNull<c_void>,
-    /// What it generates code for. None if its one module leaves something behind.
+    /// The triple that it generates code for. `None` if its one module leaves something behind.
     triple: Option<String>,
     /// The size of all objects so far.
     emitted_bytes: usize,
@@ -44,11 +44,11 @@ pub(super) struct Emitter {
 impl Emitter {
     /// Generates an object from `module` with the pipeline in `kept`, or with a new one. To be called inside [`ffi::enter_llvm`].
     ///
-    /// Answers the pipeline beside the object. If LLVM reported an error, drop it: nobody promises what stays behind then. If LLVM gives
-    /// up, it is leaked.
+    /// Gives the pipeline beside the object. If LLVM reported an error, drop the pipeline: its state is not defined then. If LLVM gives up,
+    /// the pipeline is leaked.
     ///
     /// # Safety
-    /// The machine is alive, nobody else's for the call, and is disposed of after its emitters. `kept` is one of those.
+    /// The machine is alive, has no other user during the call, and is disposed of after its emitters. `kept` is one of those.
     pub(super) unsafe fn emit(
         kept: &Cell<Option<Self>>,
         machine: LLVMTargetMachineRef,
@@ -288,7 +288,7 @@ mod tests {
         ("defined-twice", "@g = global i32 1\n@\"\\01g\" = global i32 2\ndefine void @h() uwtable { ret void }"),
     ];
 
-    /// What the machine generates of a module, or the error.
+    /// The object that the machine generates from a module, or the error.
     fn emit(
         machine: &TargetMachine,
         target: &JitTargetMachineBuilder,

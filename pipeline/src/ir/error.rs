@@ -14,7 +14,7 @@ pub enum CompileError {
     Parse {
         /// The file or module.
         module: Arc<str>,
-        /// What is wrong with it.
+        /// The defect.
         message: String,
     },
     /// The module was read and breaks LLVM's rules.
@@ -32,7 +32,7 @@ pub enum CompileError {
         module: Arc<str>,
         /// The pipeline, as LLVM was given it.
         passes: String,
-        /// What LLVM says about it.
+        /// LLVM's message.
         message: String,
     },
     /// A [hook](super::PassHook) between the passes failed or panicked.
@@ -42,7 +42,7 @@ pub enum CompileError {
         module: Arc<str>,
         /// The hook's id.
         hook: Arc<str>,
-        /// What it says.
+        /// The hook's message.
         message: String,
     },
     /// Code generation reported an error, for instance about inline assembly.
@@ -50,7 +50,7 @@ pub enum CompileError {
     Codegen {
         /// The file or module.
         module: Arc<str>,
-        /// What LLVM says about it.
+        /// LLVM's message.
         message: String,
     },
     /// The module is for another target, or the target machine cannot be made.
@@ -58,7 +58,7 @@ pub enum CompileError {
     Target {
         /// The module, or the target asked for.
         subject: Arc<str>,
-        /// What does not fit.
+        /// The mismatch.
         message: String,
     },
     /// Nothing may be compiled, and the cache has not got what is needed of the module.
@@ -68,7 +68,7 @@ pub enum CompileError {
     NotCached {
         /// The file or module.
         module: Arc<str>,
-        /// What is missing.
+        /// The missing entry.
         kind: EntryKind,
         /// Why it is not there.
         why: Miss,
@@ -81,7 +81,7 @@ pub enum CompileError {
     Library {
         /// The library.
         path: PathBuf,
-        /// What the system says.
+        /// The system's message.
         message: String,
     },
     /// LLVM was loaded, and the part of this program that calls it was not.
@@ -89,7 +89,7 @@ pub enum CompileError {
         "the part of this program that calls LLVM cannot be loaded: {message}; name a directory for temporary files from which code may be loaded: TMPDIR=DIR"
     )]
     Shim {
-        /// What the system says, for each place that was tried.
+        /// The system's message, for each place that was tried.
         message: String,
     },
     /// LLVM gave up in the middle of a stage. The module and all else in its context are lost.
@@ -97,7 +97,7 @@ pub enum CompileError {
     Fatal {
         /// The file or module.
         module: Arc<str>,
-        /// What LLVM was doing.
+        /// LLVM's work at that moment.
         stage: &'static str,
         /// LLVM's last words.
         message: String,
@@ -117,7 +117,7 @@ pub enum CompileError {
     Diagnosed {
         /// The file or module.
         module: Arc<str>,
-        /// What LLVM reported.
+        /// LLVM's report.
         message: String,
     },
 }

@@ -1,9 +1,9 @@
 //! The boundary to LLVM: how calls go in, how LLVM's own ways of giving up come out, and the shim's functions.
 //!
-//! LLVM reports most errors as values. Three kinds it does not: fatal errors, failed allocations, and C++
-//! exceptions of the standard library. [`enter_llvm`] turns each into a [`FatalError`]. The first two reach
-//! a handler of ours, which unwinds through LLVM's frames to [`enter_llvm`]; that runs no destructor of
-//! LLVM's, so whatever the call worked on is lost: it must be leaked and never used again.
+//! LLVM reports most errors as values, but not these three kinds: fatal errors, failed allocations, and C++ exceptions of the standard
+//! library. [`enter_llvm`] turns each into a [`FatalError`]. The first two reach a handler of ours, which unwinds through LLVM's frames to
+//! [`enter_llvm`]. That runs no destructor of LLVM's, so the values that the call worked on are lost: they must be leaked and never used
+//! again.
 //!
 //! Outside [`enter_llvm`] the handlers do nothing, and LLVM ends the process as it always does.
 
@@ -20,7 +20,7 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 
 use crate::object::ObjectBuffer;
 
-/// LLVM gave up in the middle of something. What it worked on is lost.
+/// LLVM gave up in the middle of something. The values that it worked on are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FatalError(pub(super) String);
 
@@ -52,8 +52,7 @@ struct Call<F, R> {
 
 fn run_guarded<F: FnOnce() -> R, R>(call: &mut Call<F, R>, reason: &mut [u8; REASON_BYTES]) -> bool {
     unsafe extern "C-unwind" fn run<F: FnOnce() -> R, R>(data: *mut c_void) {
-        // SAFETY: `uruk_llvm_guard` hands on the pointer it got below, to a `Call` that outlives the call
-        // and that nobody else uses meanwhile.
+        // SAFETY: `uruk_llvm_guard` hands on the pointer it got below, to a `Call` that outlives the call and has no other user meanwhile.
         let call = unsafe { &mut *data.cast::<Call<F, R>>() };
         call.result = call.body.take().map(|body| body());
     }
@@ -125,7 +124,7 @@ extern "C-unwind" fn give_up_allocating(_data: *mut c_void, reason: *const c_cha
 /// Takes over a string of LLVM's that `LLVMDisposeMessage` frees. Empty for null.
 ///
 /// # Safety
-/// `message` is null or such a string, and nobody uses it afterwards.
+/// `message` is null or such a string, and is not used afterwards.
 pub(super) unsafe fn take_message(message: *mut c_char) -> String {
     if message.is_null() {
         return String::new();
@@ -168,7 +167,7 @@ impl MemoryBuffer {
     /// Takes over `raw`.
     ///
     /// # Safety
-    /// `raw` is a live buffer that nobody else frees.
+    /// `raw` is a live buffer that no other code frees.
     pub(super) unsafe fn from_raw(raw: LLVMMemoryBufferRef) -> Self {
         Self(raw)
     }
@@ -225,7 +224,7 @@ unsafe impl Send for MemoryBuffer {}
 // SAFETY: as above; it is only read.
 unsafe impl Sync for MemoryBuffer {}
 
-/// What `uruk_llvm_symbols` says of one symbol; the shim has the same list.
+/// Facts about one symbol, from `uruk_llvm_symbols`; the shim has the same list.
 pub(super) mod symbol_bits {
     pub(crate) const EXPORTED: u32 = 1;
     pub(crate) const WEAK: u32 = 2;
@@ -239,7 +238,7 @@ pub(super) mod symbol_bits {
     pub(crate) const ONCE: u32 = 256;
 }
 
-/// What `uruk_llvm_symbols` says of a module; the shim has the same list.
+/// Facts about a module, from `uruk_llvm_symbols`; the shim has the same list.
 pub(super) mod module_bits {
     pub(crate) const INITIALIZERS: u32 = 1;
     pub(crate) const FINALIZERS: u32 = 2;

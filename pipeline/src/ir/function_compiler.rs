@@ -20,7 +20,7 @@ pub(super) struct FunctionCompiler {
     verified: bool,
     /// Where to look first, and the process that may: a child of it could find a lock taken by a thread that it does not have.
     cache: Option<(PartCache, Process)>,
-    /// Tried, never waited for: somebody may have had it when the process forked.
+    /// Tried, never waited for: a thread of the parent may have held the lock when the process forked.
     shells: Mutex<Vec<Shell>>,
 }
 
@@ -58,7 +58,7 @@ impl FunctionCompiler {
         self.tier
     }
 
-    /// What the function looks like.
+    /// The function's size and shape.
     pub(super) fn shape(&self, source: &ObjectBuffer, function: u32) -> Result<FunctionShape, CompileError> {
         let read = || {
             let shell = self.lend(source, function)?;

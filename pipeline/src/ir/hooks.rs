@@ -60,7 +60,7 @@ impl ExtensionPoint {
     ];
 }
 
-/// What a hook may look at and change.
+/// The place in the pipeline where a hook runs: the hook may look at it and change it.
 #[derive(Debug)]
 pub struct HookSite<'a, 'ctx> {
     module: &'a Module<'ctx>,
@@ -100,7 +100,7 @@ pub struct PassHook {
 }
 
 impl PassHook {
-    /// A hook known as `id`, which is part of the key of what is kept in a cache: whoever changes the code changes the id.
+    /// A hook with the name `id`, which is part of the key of cached objects: a change of the code needs a change of `id`.
     pub fn new<E: fmt::Display>(
         id: impl Into<Arc<str>>,
         code: impl for<'a, 'ctx> Fn(HookSite<'a, 'ctx>) -> Result<(), E> + Send + Sync + 'static,
@@ -108,7 +108,7 @@ impl PassHook {
         Self { id: id.into(), code: Arc::new(move |site| code(site).map_err(|error| error.to_string())) }
     }
 
-    /// What it is known as.
+    /// Its name.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -136,7 +136,7 @@ impl<'a> HostRun<'a> {
         Self { module, hooks, failure: None, times: Vec::new() }
     }
 
-    /// What was measured, or what a hook failed with.
+    /// The measured times, or the failure of a hook.
     pub(super) fn into_times(self) -> Result<PassTimes, CompileError> {
         self.failure.map_or(Ok(self.times), Err)
     }
@@ -167,7 +167,7 @@ fn text_of(payload: &(dyn Any + Send)) -> &str {
 /// Runs the hook of that number.
 ///
 /// # Safety
-/// `data` is a [`HostRun`] that nobody else uses meanwhile; the function is null or one of its module's.
+/// `data` is a [`HostRun`] that has no other user meanwhile; the function is null or one of its module's.
 pub(super) unsafe extern "C" fn host(data: *mut c_void, number: u32, function: LLVMValueRef) -> bool {
     // SAFETY: the caller's obligation.
     let run = unsafe { &mut *data.cast::<HostRun<'_>>() };
@@ -180,7 +180,7 @@ pub(super) unsafe extern "C" fn host(data: *mut c_void, number: u32, function: L
 /// Notes how long a pass took.
 ///
 /// # Safety
-/// `data` is a [`HostRun`] that nobody else uses meanwhile; `pass` points to `size` bytes of text.
+/// `data` is a [`HostRun`] that has no other user meanwhile; `pass` points to `size` bytes of text.
 pub(super) unsafe extern "C" fn hear(
     data: *mut c_void,
     stage: u32,

@@ -133,7 +133,7 @@ impl Writer {
     }
 }
 
-/// What is left to read. Each method takes from its beginning.
+/// The bytes that are left to read. Each method takes from the beginning.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -241,7 +241,7 @@ mod tests {
                 let read = ModuleInterface::from_bytes(&changed);
                 // The first sixteen bytes have one form only, up to the bits of the module.
                 assert!(at >= 12 || value == bytes[at] || read == Err(Damage::Form), "byte {at} is {value}");
-                // What is read is written as it was.
+                // Values that can be read are written as they were.
                 assert!(read.is_err() || read.is_ok_and(|read| read.to_bytes() == changed));
             }
         }

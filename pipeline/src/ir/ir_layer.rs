@@ -14,7 +14,7 @@ pub trait IrLayer: Send + Sync {
     /// Makes the symbols of `responsibility` from `module`.
     ///
     /// # Concurrency
-    /// Called on whatever thread materializes, several at a time, with no context held.
+    /// Called on any thread that materializes, several at a time, with no context held.
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule);
 
     /// Makes the symbols of `responsibility` from a module that may be unread yet. By default it is read and

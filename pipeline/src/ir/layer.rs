@@ -71,7 +71,7 @@ impl IrCompileLayer {
         Self { below: Arc::new(FileLayer::new(objects, stubs)), ..self.clone() }
     }
 
-    /// What modules are compiled with.
+    /// The compiler of the layer's modules.
     pub fn compiler(&self) -> &IrCompiler {
         &self.compiler
     }
@@ -139,7 +139,7 @@ impl fmt::Debug for IrCompileLayer {
     }
 }
 
-/// What an [`IrTransformLayer`] does to each module. It sees which symbols the module is compiled for.
+/// A change that an [`IrTransformLayer`] makes to each module. It sees the symbols that the module is compiled for.
 pub type IrTransform = dyn Fn(ThreadSafeModule, &MaterializationResponsibility) -> Result<ThreadSafeModule, SharedError>
     + Send
     + Sync;

@@ -13,13 +13,14 @@
 //! | a variable, an ifunc with its resolver, functions that are more than their code (`README.md`) | part of one unit of data |
 //! | a table of a function's blocks | part of the function's unit |
 //!
-//! What is local to the module keeps its name in objects, so that a part does not depend on what else a program has. The linker is told what it
-//! is called in the program ([`LazyModule::name_in_program`]).
+//! A value that is local to the module keeps its name in objects, so that a part does not depend on the rest of a program. The linker gets
+//! the value's name in the program from [`LazyModule::name_in_program`].
 //!
-//! A shell is used by one thread at a time. Several threads that call first have a shell each. `functions.cpp` does the taking.
+//! A shell is used by one thread at a time. Several threads that call first have a shell each. `functions.cpp` takes functions out of a
+//! shell.
 //!
-//! **Holds.** All readings of one bitcode number its values alike. A function leaves a shell once; who needs it again takes it from another
-//! one.
+//! **Holds.** All readings of one bitcode number its values alike. A function leaves a shell once; a thread that needs it again takes it
+//! from another shell.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -54,10 +55,10 @@ use crate::tiers::{FirstTier, Tier, Tiers};
 /// `functions.cpp` has the same.
 const BODY_PREFIX: &str = "uruk.body.";
 
-/// A module of bitcode, of which functions are compiled when they are first called.
+/// A module of bitcode whose functions are compiled when they are first called.
 ///
 /// # Concurrency
-/// Cloning it is cheap. Functions are compiled on whatever thread materializes their units, several at a time.
+/// Cloning it is cheap. Functions are compiled on the threads that materialize their units, several at a time.
 #[derive(Clone)]
 pub struct LazyModule {
     inner: Arc<Inner>,
@@ -99,8 +100,8 @@ pub struct LazyUnits {
 }
 
 impl LazyModule {
-    /// Reads `source`, bitcode, without its functions' bodies. Nothing if the module has to be compiled as a whole: it has assembly of its
-    /// own, or sections that lie beside those of other files, or others of the facts in `ir/README.md`. What is in `cache` is neither read
+    /// Reads `source`, bitcode, without its functions' bodies. `None` if the module has to be compiled as a whole: it has assembly of its
+    /// own, or sections that lie beside those of other files, or others of the facts in `ir/README.md`. Entries of `cache` are neither read
     /// nor compiled.
     ///
     /// # Errors
@@ -164,12 +165,12 @@ impl LazyModule {
         &self.inner.outline
     }
 
-    /// What the module calls itself in messages.
+    /// The module's name in messages.
     pub fn name(&self) -> &Arc<str> {
         self.inner.source.name()
     }
 
-    /// What the module as a whole defines and refers to.
+    /// The interface of the module as a whole.
     pub fn interface(&self) -> &ModuleInterface {
         &self.inner.interface
     }
@@ -179,7 +180,7 @@ impl LazyModule {
         self.functions_on_call().count()
     }
 
-    /// What something of an object of this module is called in the program; nothing if that is its name already.
+    /// The name in the program of a value in an object of this module. `None` if it is the same.
     pub fn name_in_program(&self, name: &str) -> Option<Box<str>> {
         let Inner { outline, title, .. } = &*self.inner;
         if let Some(function) = name.strip_prefix(BODY_PREFIX) {
@@ -188,12 +189,12 @@ impl LazyModule {
         outline.locals.contains(name).then(|| self.in_program(name).into())
     }
 
-    /// What a local value of this name is called.
+    /// The name of a local value.
     fn in_program(&self, name: &str) -> String {
         format!("{name} in {}", self.inner.title)
     }
 
-    /// The units of the module for `tracker`, with stubs of `manager`. What is compiled better later belongs to the tracker too.
+    /// The units of the module for `tracker`, with stubs of `manager`. Later, better bodies belong to the tracker too.
     pub fn units(&self, tracker: &ResourceTracker, manager: &LazyCallThroughManager) -> LazyUnits {
         let (dylib, symbols) = (tracker.dylib(), &self.inner.interface.symbols);
         let session = dylib.session();
@@ -224,7 +225,7 @@ impl LazyModule {
         LazyUnits { data: self.data_unit(dylib), stubs, bodies }
     }
 
-    /// What is called, and the body that each stands for.
+    /// The functions, each with the body that it stands for.
     fn functions_of(&self, session: &ExecutionSession, flags: &HashMap<&str, SymbolFlags>) -> AliasMap {
         let mut functions = AliasMap::default();
         for (number, value) in (0..).zip(&self.inner.outline.values) {
@@ -267,7 +268,7 @@ impl LazyModule {
 
     /// The bodies of what a program has of the module when it is compiled as a whole.
     fn on_call(&self, dylib: &JitDylib) -> CompiledOnCall {
-        // Both know somebody who knows this.
+        // Weak references: both own, through others, the value that owns this closure.
         let (module, dylib) = (Arc::downgrade(&self.inner), dylib.downgrade());
         CompiledOnCall::new(move || {
             let Some((inner, dylib)) = module.upgrade().zip(dylib.upgrade()) else { return Vec::new() };
@@ -293,7 +294,7 @@ impl LazyModule {
         body_in(&self.inner.title, &self.inner.outline.values[function as usize].name)
     }
 
-    /// What a body that is compiled in the upper tier later is called.
+    /// The name of a body that is compiled in the upper tier later.
     pub(super) fn better_body_of(&self, function: u32, attempt: u32) -> String {
         better(&self.body_of(function), attempt)
     }
@@ -320,7 +321,7 @@ impl LazyModule {
         began.map_or(0, |began| began.load(Ordering::Relaxed))
     }
 
-    /// What a value is called in the program.
+    /// The name of a value in the program.
     fn called(&self, value: &OutlinedValue) -> String {
         if value.is_local() { self.in_program(&value.name) } else { (*value.name).to_owned() }
     }

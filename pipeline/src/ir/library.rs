@@ -1,7 +1,7 @@
 //! Where LLVM is: linked, or loaded when it is first needed.
 //!
-//! Loading libLLVM takes 11 ms and 55 MiB, and a program made of objects, or of what a cache has, needs none of it. With feature
-//! `lazy-llvm` the build script writes a function in place of each of LLVM's that is called:
+//! Loading libLLVM takes 11 ms and 55 MiB, and a program made of objects, or of cached entries, needs none of it. With feature `lazy-llvm`
+//! the build script writes a function in place of each of LLVM's that is called:
 //!
 //! ```text
 //! LLVMFoo:  jump to where the slot says      slot: at first the line below; afterwards LLVM's function
@@ -9,11 +9,11 @@
 //!           jump to uruk_llvm_bind           loads the library, fills the slot, jumps there with all arguments as they were
 //! ```
 //!
-//! The shim uses variables of LLVM's as well, which no such function can stand for. So it is a library of its own, which needs LLVM's. It is part
-//! of the program as bytes, and is loaded from a file in memory, or a temporary one, right behind LLVM.
+//! The shim also uses variables of LLVM's, for which no such function can stand. So it is a library of its own, which needs LLVM's. It is
+//! part of the program as bytes, and is loaded from a file in memory, or a temporary one, right behind LLVM.
 //!
-//! Holds: whoever calls LLVM through this crate has asked [`load`] before, and got an error if the library is not there. So only
-//! code that calls inkwell's functions before any of ours meets a library that is gone inside a call.
+//! Holds: code that calls LLVM through this crate has called [`load`] before, and got an error if the library is not there. Only code that
+//! calls inkwell's functions before any of ours can find the library missing inside a call.
 
 pub(super) use place::{library_path, load};
 
@@ -49,10 +49,10 @@ mod place {
     use crate::ir::CompileError;
     use crate::memory::TemporaryFile;
 
-    /// What the build script found.
+    /// The library that the build script found.
     const LIBRARY: &str = env!("URUK_LIBLLVM");
 
-    /// What is built of the C++ files behind `ffi.rs`.
+    /// The library that is built of the C++ files behind `ffi.rs`.
     const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/uruk_llvm_shim.so"));
 
     /// The shim with LLVM in its scope, or why there is none. Neither is ever closed.
@@ -106,12 +106,12 @@ mod place {
 
     fn open(path: &Path) -> Result<Handle, String> {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: the library's constructors only fill tables of its own; its symbols are seen by nobody who does not ask for them.
+        // SAFETY: the library's constructors only fill tables of its own; its symbols are visible only through its handle.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() { Err(failure()) } else { Ok(Handle(handle)) }
     }
 
-    /// What the dynamic linker says about the last failure on this thread.
+    /// The dynamic linker's message about the last failure on this thread.
     fn failure() -> String {
         // SAFETY: the answer is null or a terminated string that stays until the next call on this thread.
         unsafe {
@@ -124,7 +124,7 @@ mod place {
         }
     }
 
-    /// What a stub jumps through, with the function's name behind it, up to a zero byte.
+    /// The pointer that a stub jumps through, with the function's name behind it, up to a zero byte.
     #[repr(C)]
     struct Slot {
         target: AtomicPtr<c_void>,
@@ -155,13 +155,13 @@ mod place {
         reason = "a function of LLVM's was called that is not there, by code that has not asked for it before"
     )]
     fn give_up(error: &CompileError) -> ! {
-        // Nothing is left to say if nobody listens.
+        // Without a reader of the message nothing is left to do.
         let _ = writeln!(std::io::stderr(), "error: {error}");
         std::process::abort();
     }
 
-    // Every register in which an argument may lie is the same before and after. The stack is too, so that LLVM's function finds
-    // its other arguments and the address of whoever called.
+    // Every register in which an argument may lie is the same before and after. The stack is too, so that LLVM's function finds its other
+    // arguments and the address of its caller.
     std::arch::global_asm!(
         ".pushsection .text.uruk_llvm_bind,\"ax\",@progbits",
         ".p2align 4",

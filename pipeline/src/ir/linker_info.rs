@@ -22,9 +22,9 @@ use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineE
 use crate::link::{AfterCode, ObjectLinkingLayer};
 use crate::object::{ObjectBuffer, ObjectLayer};
 
-/// What a module's names mean in the program: of a translation unit, as Julia calls a module with this beside it.
+/// The meaning of a module's names in the program: of a translation unit, as Julia calls a module with this beside it.
 ///
-/// Names of which nothing is said mean themselves.
+/// All other names mean themselves.
 ///
 /// # Examples
 /// ```
@@ -48,11 +48,11 @@ pub struct LinkerInfo {
     places: HashMap<Box<str>, Place>,
 }
 
-/// Where something is that has no symbol, or need not be looked up by it.
+/// Where a value without a symbol lies, or one that need not be looked up by its symbol.
 #[derive(Clone)]
 enum Place {
     Address(ExecutorAddr),
-    /// The name is that of what stands for it until it has code.
+    /// The module's name is that of the substitute until the instance has code.
     Instance(Arc<CodeInstance<ExecutorAddr>>, CalledBy),
 }
 
@@ -61,43 +61,43 @@ enum Place {
 enum CalledBy {
     /// By the types of the specialization, and only if it has code of these.
     Types,
-    /// By these types, whatever code it has.
+    /// By these types, even if its code has others.
     Signature(SpecializedSignature),
     /// By the boxed convention.
     Invoke,
 }
 
 impl LinkerInfo {
-    /// Says nothing.
+    /// No names.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What the module defines as `name` is found as `symbol`.
+    /// The module's definition of `name` is found as `symbol`.
     #[must_use]
     pub fn define(mut self, name: &str, symbol: &str) -> Self {
         self.names.insert(name.into(), symbol.into());
         self
     }
 
-    /// What the module refers to as `name` is `symbol`: a function of another unit, a stub, a function of a library.
+    /// The module's reference `name` means `symbol`: a function of another unit, a stub, a function of a library.
     #[must_use]
     pub fn refer_to(self, name: &str, symbol: &str) -> Self {
         self.define(name, symbol)
     }
 
-    /// What the module refers to as `name` lies at `address`, which has to stay what it is for as long as the code is there.
+    /// The module's reference `name` lies at `address`. The value there has to stay for as long as the code is there.
     #[must_use]
     pub fn refer_to_address(mut self, name: &str, address: ExecutorAddr) -> Self {
         self.places.insert(name.into(), Place::Address(address));
         self
     }
 
-    /// What the module calls as `name` is the specialized code of `instance`, directly, if there is some when the module is linked; and
-    /// `otherwise`: a lazy function, say, that compiles it.
+    /// The module's calls of `name` go directly to the specialized code of `instance`, if there is some when the module is linked. Without
+    /// it they go to `otherwise`: a lazy function, say, that compiles it.
     ///
-    /// The caller keeps the code. What was linked directly stays as it is when the instance gets other code: it is an assumption, and who
-    /// has to take that back has its validity [end](uruk_core::CodeInstanceTable::redefine).
+    /// The caller keeps the code. A direct link stays as it is when the instance gets other code: it is an assumption. To take it back,
+    /// [end](uruk_core::CodeInstanceTable::redefine) the validity of the code that was linked.
     #[must_use]
     pub fn refer_to_instance(
         mut self,
@@ -109,9 +109,9 @@ impl LinkerInfo {
         self.define(name, otherwise)
     }
 
-    /// As [`refer_to_instance`](Self::refer_to_instance), of an instance that may have boxed code alone. Then an adapter is linked with the
-    /// module: it boxes the arguments, calls what the instance has as `invoke` at that time, and unboxes the result. Nothing compiled is
-    /// `otherwise`, as ever.
+    /// As [`refer_to_instance`](Self::refer_to_instance), for an instance that may have only boxed code. Then an adapter is linked with the
+    /// module: it boxes the arguments, calls the instance's `invoke` of that time, and unboxes the result. Without any code, calls go to
+    /// `otherwise`.
     ///
     /// # Errors
     /// [`TrampolineError::TooManyParameters`].
@@ -127,8 +127,8 @@ impl LinkerInfo {
         Ok(self.define(name, otherwise))
     }
 
-    /// What the module calls as `name`, as a [`BoxedFn`](crate::invoke::BoxedFn), is the `invoke` of `instance` if there is one when the module
-    /// is linked; and `otherwise`, of the same convention. The caller passes the instance.
+    /// The module's calls of `name`, as a [`BoxedFn`](crate::invoke::BoxedFn), go to the `invoke` of `instance` if there is one when the
+    /// module is linked. Without it they go to `otherwise`, of the same convention. The caller passes the instance.
     #[must_use]
     pub fn refer_to_invoke(
         mut self,
@@ -140,7 +140,7 @@ impl LinkerInfo {
         self.define(name, otherwise)
     }
 
-    /// What a name of the module is called in the program; nothing if it stays as it is.
+    /// The name in the program of a name of the module. `None` if it is the same.
     pub(super) fn name_in_program(&self, name: &str) -> Option<Box<str>> {
         self.names.get(name).cloned()
     }

@@ -11,8 +11,8 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::library::library_path;
 
-/// What tells this build of LLVM from others: the build id of its file, which linkers make from all of its contents. A file
-/// without one is known by its size and the time of its last change.
+/// Identifies this build of LLVM: the build id of its file, which linkers make from all of its contents. A file without one is identified
+/// by its size and the time of its last change.
 ///
 /// # Cost
 /// Found once in a process: 100 µs.

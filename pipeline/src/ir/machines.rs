@@ -78,7 +78,7 @@ fn take(machines: &mut Vec<Machine>, options: &TargetOptions) -> Option<Machine>
 }
 
 fn take_spare(options: &TargetOptions) -> Option<Machine> {
-    // Whoever has the lock now may be a thread that this process, a forked child, does not have.
+    // The holder of the lock may be a thread that does not exist in this process, a forked child.
     take(&mut *SPARE.try_lock()?, options)
 }
 
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_ends_leaves_its_machines_to_others() {
-        // For nobody else: other tests run meanwhile.
+        // Options of this test alone: other tests run meanwhile.
         let mut options = JitTargetMachineBuilder::host().expect("host target").options().clone();
         options.large_data_threshold_bytes = 4_321;
         let used = |options: TargetOptions| {

@@ -4,12 +4,12 @@
 //! source ─parse─▶ ThreadSafeModule ─normalize─▶ ─optimize─▶ ─codegen─▶ ObjectBuffer
 //! ```
 //!
-//! This is the only module that names LLVM. It never waits for a symbol and never looks one up: whoever
-//! works on a module holds its context, and [`ThreadSafeContext::held_by_current_thread`] tells.
+//! This is the only module that names LLVM. It never waits for a symbol and never looks one up: a thread that works on a module holds its
+//! context, and [`ThreadSafeContext::held_by_current_thread`] tells.
 //!
-//! What LLVM reports as an error is one, whatever it returns besides; what makes it give up is one too, at
-//! the price of the context it worked on. Truncated, empty, foreign and invalid input is refused with a
-//! message. Bitcode made to harm LLVM can still crash the process: its reader is not built to withstand it.
+//! An error that LLVM reports is an error, even if LLVM also returns a result. If LLVM gives up, that is an error too, at the price of the
+//! context it worked on. Truncated, empty, foreign and invalid input is refused with a message. Bitcode made to harm LLVM can still crash
+//! the process: its reader is not built to withstand it.
 
 mod better_bodies;
 mod build;

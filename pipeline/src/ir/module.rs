@@ -3,7 +3,7 @@
 //! Raw handles live here. Inkwell's types, which borrow a context, are lent to closures under the context's
 //! lock and never leave them.
 //!
-//! Holds: the module goes before its context. What LLVM gave up on is leaked, never touched again.
+//! Holds: the module goes before its context. A module that LLVM gave up on is leaked, and never touched again.
 
 use std::ffi::{c_char, c_void};
 use std::fmt;
@@ -93,8 +93,8 @@ impl ThreadSafeModule {
         Ok(module)
     }
 
-    /// Like [`ThreadSafeModule::parse`], without verifying what was read: for sources that a compiler known to be right
-    /// has made, and that nobody has changed since. Others may crash the process.
+    /// Like [`ThreadSafeModule::parse`], without the verifier: for sources that a compiler known to be right has made, and that have not
+    /// changed since. Others may crash the process.
     ///
     /// # Errors
     /// As there, except for [`CompileError::Verify`].
@@ -135,7 +135,7 @@ impl ThreadSafeModule {
         }
     }
 
-    /// What to call the module in messages: most often its file.
+    /// The module's name in messages: most often its file.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -214,7 +214,7 @@ impl ThreadSafeModule {
     /// Takes over a module that was made in `context`.
     ///
     /// # Safety
-    /// `raw` is a module of that context and nobody else's.
+    /// `raw` is a module of that context and has no other owner.
     pub(super) unsafe fn adopt(raw: LLVMModuleRef, name: Arc<str>, context: ThreadSafeContext) -> Self {
         Self { raw, name, is_bound_to_process: false, context }
     }
@@ -247,7 +247,7 @@ unsafe impl Send for ThreadSafeModule {}
 // SAFETY: as above: a shared reference gives access only through the lock.
 unsafe impl Sync for ThreadSafeModule {}
 
-/// What LLVM did with a module while `ThreadSafeModule::lock` holds its context. Safe to call in any order.
+/// A module while `ThreadSafeModule::lock` holds its context. Methods may be called in any order.
 pub(super) struct LockedModule<'a> {
     raw: LLVMModuleRef,
     name: &'a Arc<str>,
@@ -263,8 +263,7 @@ impl LockedModule<'_> {
         self.name
     }
 
-    /// Runs `body` on the module; errors LLVM reports meanwhile become `to_error` of them, whatever `body`
-    /// answers.
+    /// Runs `body` on the module. If LLVM reports errors meanwhile, the result is `to_error` of them, even if `body` succeeds.
     pub(super) fn enter<R>(
         &self,
         stage: &'static str,
@@ -370,7 +369,7 @@ impl LockedModule<'_> {
         unsafe { copy_text(LLVMGetTarget(self.raw)) }
     }
 
-    /// Whether it names what must stay in the program though nobody refers to it.
+    /// Whether it names values that must stay in the program without a reference.
     pub(super) fn has_retained(&self) -> bool {
         // SAFETY: the module is alive and held.
         unsafe { !LLVMGetNamedGlobal(self.raw, c"llvm.used".as_ptr()).is_null() }

@@ -18,7 +18,7 @@ pub enum OptimizationLevel {
     O0,
     /// Quickly, without growing code.
     O1,
-    /// What most programs are compiled with.
+    /// The level of most programs.
     #[default]
     O2,
     /// More inlining and vectorization.
@@ -60,9 +60,9 @@ impl fmt::Display for OptimizationLevel {
 #[derive(Clone, Debug)]
 pub struct OptimizationPipeline {
     body: Body,
-    /// What runs before everything else.
+    /// Passes before everything else.
     at_start: Vec<String>,
-    /// What runs after everything else.
+    /// Passes after everything else.
     at_end: Vec<String>,
     changes: Vec<Change>,
     /// The last stage that runs.
@@ -76,7 +76,7 @@ enum Body {
     Passes(String),
 }
 
-/// What is different from LLVM's own pipeline.
+/// A difference from LLVM's own pipeline.
 #[derive(Clone, Debug)]
 enum Change {
     Passes { stage: Stage, side: Side, passes: String },
@@ -100,7 +100,7 @@ impl Change {
     }
 }
 
-/// What LLVM is given to run, and the hooks that stand in it by number.
+/// The passes for LLVM to run, and the hooks among them by number.
 #[derive(Clone, Debug)]
 pub(super) struct Passes {
     pub(super) text: Arc<str>,
@@ -137,7 +137,7 @@ impl OptimizationPipeline {
         Self::of(Body::Passes(passes.into()))
     }
 
-    /// Whether functions of a module go that nothing in it refers to, and nobody else can.
+    /// Whether functions of a module go that nothing in it refers to, and that cannot be referred to from outside.
     pub(super) fn drops_unused(&self) -> bool {
         matches!(self.body, Body::Level(level) if level != OptimizationLevel::O0)
     }
@@ -244,7 +244,7 @@ impl OptimizationPipeline {
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",")
     }
 
-    /// What LLVM is to run. With `measured`, the text also says where each stage begins.
+    /// The passes for LLVM to run. With `measured`, the text also says where each stage begins.
     pub(super) fn expanded(
         &self,
         target: &JitTargetMachineBuilder,
@@ -308,7 +308,7 @@ impl OptimizationPipeline {
         (0..).zip(self.changes.iter().filter(|change| change.hook().is_some()))
     }
 
-    /// What runs in the place of `stage`.
+    /// The passes and hooks in the place of `stage`.
     fn pieces(&self, stages: &Stages, stage: Stage, measured: bool) -> Vec<Piece> {
         let mut hooks = 0;
         let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -334,7 +334,7 @@ impl OptimizationPipeline {
         mark.into_iter().chain(before).chain([own]).chain(after).collect()
     }
 
-    /// What was written by somebody else than LLVM, each as a list of its own that LLVM can read, with what it belongs to.
+    /// Lists of passes that do not come from LLVM, each as a text that LLVM can read, with the place where it runs.
     pub(super) fn foreign(&self) -> Vec<(String, String)> {
         let around = self.at_start.iter().chain(&self.at_end);
         let around = around.map(|passes| ("before or after everything".to_owned(), passes.clone()));
@@ -348,8 +348,8 @@ impl OptimizationPipeline {
         around.chain(stages).filter(|(_, passes)| !matches!(&**passes, "" | "function()")).collect()
     }
 
-    /// What runs in two halves: functions are simplified and inlined in the first, and the second changes each by itself. The first
-    /// half is everything where LLVM's own pipeline was changed, or nothing would be left to be cut.
+    /// Two halves of the passes: the first simplifies and inlines functions, and the second changes each function by itself. If LLVM's own
+    /// pipeline was changed, the first half is everything, because a changed pipeline cannot be cut.
     pub(super) fn halves(&self, target: &JitTargetMachineBuilder) -> Result<(Passes, Passes), CompileError> {
         let whole = || Ok((self.expanded(target, false)?, Passes::none()));
         let Body::Level(level) = self.body else { return whole() };

@@ -1,4 +1,4 @@
-//! What becomes of each value of a module whose functions are compiled one at a time; and that as bytes, for a cache.
+//! The parts to which the values of a module belong when its functions are compiled one at a time; and their form as bytes, for a cache.
 //!
 //! ```text
 //!  bytes of the interface: length (4), and they (`interface_bytes.rs`)
@@ -7,7 +7,7 @@
 //!  values: kind (1), function (4), bits (4), name
 //! ```
 //!
-//! Holds: what is read is what was written. What is not is [`Damage::Form`].
+//! Holds: reading gives the values that were written. All other bytes are [`Damage::Form`].
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use super::interface_bytes::{Reader, Writer};
 use super::symbols::ModuleInterface;
 use crate::cache::Damage;
 
-/// What becomes of a value of a module; `functions.cpp` has the same list.
+/// The part to which a value of a module belongs; `functions.cpp` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Elsewhere,
@@ -34,11 +34,11 @@ impl Kind {
     }
 }
 
-/// What a module's values become.
+/// The values of a module, with their parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outline {
     pub(super) values: Vec<OutlinedValue>,
-    /// What is local to the module and known to several parts of it.
+    /// Names that are local to the module and known to several parts of it.
     pub(super) locals: HashSet<Box<str>>,
     /// Functions whose blocks data or stored addresses refer to. They cannot be compiled twice.
     pub(super) compiled_once: HashSet<u32>,

@@ -20,11 +20,11 @@ pub(super) struct PartCounts {
     pub(super) misses: Counter,
 }
 
-/// Where those who compile parts look before they do.
+/// The cache for objects of parts and of functions.
 pub(super) struct PartCache {
     pub(super) store: Arc<CompileCache>,
     pub(super) mode: CacheMode,
-    /// The key of an object that is made of nothing: of machine, compiler, options and passes. Where functions are asked for, of their module.
+    /// The key of machine, compiler, options and passes, without any module. For single functions it includes their module.
     pub(super) options: Key,
     pub(super) counts: Arc<PartCounts>,
     pub(super) observer: Option<Arc<CacheObserver>>,
@@ -33,7 +33,7 @@ pub(super) struct PartCache {
 impl PartCache {
     /// The object of `part`, which is as it was read. `compile` compiles it if there is none.
     ///
-    /// Nobody waits for another who compiles the same: those who compile parts wait for nobody.
+    /// Never waits for another thread that compiles the same part: threads that compile parts wait for no other thread.
     pub(super) fn object(
         &self,
         part: &LockedModule<'_>,
@@ -60,7 +60,7 @@ impl PartCache {
         self.store.contains(&self.key_of("function", number))
     }
 
-    /// What the function of this number looks like. `read` looks if that is not known.
+    /// The size and shape of the function of this number. `read` finds them if they are not cached.
     pub(super) fn shape(
         &self,
         number: u32,
@@ -108,8 +108,8 @@ impl PartCache {
         key.finish()
     }
 
-    /// Bitcode says whatever the object depends on, the name of the source among it. What it borrows from others of its context is
-    /// left out.
+    /// Bitcode has all that the object depends on, the name of the source among it. Types that it borrows from other modules of its context
+    /// are left out.
     fn key(&self, part: &LockedModule<'_>) -> Result<Key, CompileError> {
         let copy = part.to_canonical()?;
         let bitcode = copy.lock()?.to_bitcode()?;

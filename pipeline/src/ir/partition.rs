@@ -7,12 +7,12 @@
 //!                                                                 └─ part 1: …                    ┘
 //! ```
 //!
-//! `divide.cpp` says what belongs together, and `part.cpp` takes a part out. Both orders of parts and their bytes depend on the module
-//! and the options alone, and not on who compiles which part. The objects are joined to one buffer (`object/parts.rs`), so that
+//! `divide.cpp` decides which functions belong together, and `part.cpp` takes a part out. The order of parts and their bytes depend on the
+//! module and the options alone, not on which thread compiles which part. The objects are joined to one buffer (`object/parts.rs`), so that
 //! caches and layers below need not know; the linker makes one graph of them.
 //!
-//! Who has the module compiles parts until none is left, then waits for those that helpers have begun. A helper waits for nobody, so
-//! this ends with any dispatcher, and without one.
+//! The thread that has the module compiles parts until none is left, then waits for those that helpers have begun. A helper waits for no
+//! other thread, so this ends with any dispatcher, and without one.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Partition {
         self.instructions_min
     }
 
-    /// What a cache's key says of it: of modules that stay whole, nothing.
+    /// Its part of a cache's key. Empty for modules that stay whole.
     pub(super) fn ingredients(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let Self { policy, parts, instructions_min } = *self;
         let divides = policy != PartitionPolicy::Whole && parts > 1;
@@ -198,7 +198,7 @@ struct Work {
     target: JitTargetMachineBuilder,
     parts: usize,
     cache: Option<PartCache>,
-    /// The next part that nobody compiles.
+    /// The next part that no thread compiles yet.
     next: AtomicUsize,
     compiled: Mutex<Compiled>,
     /// Opened when no part is left.
@@ -213,7 +213,7 @@ struct Compiled {
 }
 
 impl Parts {
-    /// Compiles all that `cache` does not know, with the help of whoever `session` can spare.
+    /// Compiles all parts that `cache` does not have, with the help of idle workers of `session`.
     pub(super) fn compile(
         self,
         session: Option<&ExecutionSession>,
@@ -244,7 +244,7 @@ impl Work {
     /// Compiles parts until none is left.
     fn run(&self) {
         loop {
-            // Relaxed: each number is given out once, and what it stands for was there before.
+            // Relaxed: each number is given out once, and its part was there before.
             let part = self.next.fetch_add(1, Ordering::Relaxed);
             if part >= self.parts {
                 return;
@@ -259,7 +259,7 @@ impl Work {
     fn wait(&self, session: Option<&ExecutionSession>) {
         let waits = || self.done.wait();
         match session {
-            // Refused where a thread must not wait for what may need it. Those that have begun need nobody.
+            // Refused where a thread must not wait for other threads that may need it. Helpers that have begun need no other thread.
             Some(session) if session.blocking(waits).is_ok() => {}
             _ => self.done.wait(),
         }
@@ -312,7 +312,7 @@ impl Work {
         let module = enter(&guard, name, "reading a part", read)?;
         drop(guard);
         let module = module.map_err(|message| parse_error(&self.bitcode, &message))?;
-        // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
+        // SAFETY: the module was made in this context a moment ago, and has no other owner.
         Ok(unsafe { ThreadSafeModule::adopt(module, name.clone(), context.clone()) })
     }
 }

@@ -40,7 +40,7 @@ pub(super) enum Source {
 }
 
 impl PendingModule {
-    /// What to call it in messages.
+    /// Its name in messages.
     pub fn name(&self) -> &Arc<str> {
         self.source.name()
     }
@@ -67,7 +67,7 @@ impl PendingModule {
             locked.discard(symbol.as_str());
         }
         for symbol in &self.kept {
-            // What was discarded is no definition any more, and is left alone.
+            // A discarded symbol is no definition any more, and is left alone.
             locked.keep(symbol.as_str());
         }
         drop(locked);
@@ -117,7 +117,7 @@ impl Source {
         }
     }
 
-    /// That of the context of a module in memory; what is unread is read into a context that nobody else has.
+    /// The queue of the context of a module in memory. `None` for unread bytes: they are read into a context of their own.
     pub(super) fn serial_queue(&self) -> Option<SerialQueue> {
         match self {
             Self::Module(module) => Some(module.context().serial_queue().clone()),

@@ -41,8 +41,8 @@ pub(super) fn with_lazy_bitcode<R>(
     Ok(use_module(&locked))
 }
 
-/// Reads bitcode without bodies of functions, into a context of its own. What is unread refers to the bytes of `source`: whoever reads
-/// more keeps them until then.
+/// Reads bitcode without bodies of functions, into a context of its own. The unread bodies refer to the bytes of `source`: a caller that
+/// reads more keeps them until then.
 pub(super) fn unread_bitcode(source: &ObjectBuffer) -> Result<ThreadSafeModule, CompileError> {
     read(&ThreadSafeContext::try_new()?, source, "reading bitcode", read_lazy_bitcode)
 }

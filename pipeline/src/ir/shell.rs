@@ -16,12 +16,12 @@ use super::read;
 use crate::object::ObjectBuffer;
 use crate::tiers::FunctionShape;
 
-/// A module that was read without bodies, and what has left it.
+/// A module that was read without bodies, and the functions that have left it.
 pub(super) struct Shell {
     raw: *mut c_void, // Refers to the module, and is disposed of before it.
     pub(super) module: ThreadSafeModule,
     pub(super) taken: FxHashSet<u32>,
-    /// What is unread refers to it.
+    /// Unread bodies refer to it.
     _source: ObjectBuffer,
 }
 
@@ -64,7 +64,7 @@ impl Shell {
         Ok(outline)
     }
 
-    /// The functions that stay when what nobody can refer to goes.
+    /// The functions that stay when unreachable ones go.
     pub(super) fn reached(&self) -> Result<Vec<u32>, CompileError> {
         unsafe extern "C-unwind" fn sink(data: *mut c_void, function: u32) {
             // SAFETY: the shim hands on the pointer it got below.
@@ -82,7 +82,7 @@ impl Shell {
         Ok(reached)
     }
 
-    /// What decides how a function is compiled first. It must not be taken yet.
+    /// Facts that decide how a function is compiled first. It must not be taken yet.
     pub(super) fn shape(&self, function: u32) -> Result<FunctionShape, CompileError> {
         let locked = self.module.lock()?;
         let mut shape = FunctionShape::default();
@@ -125,7 +125,7 @@ impl Shell {
         let raw =
             locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
         drop(locked);
-        // SAFETY: the module was made in this context a moment ago, and nobody else knows of it.
+        // SAFETY: the module was made in this context a moment ago, and has no other owner.
         Ok(unsafe { ThreadSafeModule::adopt(raw, name.into(), self.module.context().clone()) })
     }
 
@@ -155,7 +155,7 @@ impl Shell {
 
 impl Drop for Shell {
     fn drop(&mut self) {
-        // SAFETY: `read` has made it, and nobody else disposes of it. It has tables of its own and touches nothing of LLVM's.
+        // SAFETY: `read` has made it, and no other code disposes of it. It has tables of its own and touches nothing of LLVM's.
         unsafe { ffi::uruk_llvm_dispose_shell(self.raw) }
     }
 }

@@ -1,9 +1,9 @@
-//! [`SourceKind`]: whether a file holds bitcode or textual IR, and what it holds instead of either.
+//! [`SourceKind`]: whether a file holds bitcode or textual IR, or something else.
 
 use super::error::CompileError;
 use crate::object::{FileKind, ObjectBuffer};
 
-/// What a source holds, by its first bytes.
+/// The form of a source, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SourceKind {
     Bitcode,

@@ -24,7 +24,7 @@ use super::optimize::OptimizationLevel;
 pub enum Stage {
     /// Gets rid of what front ends leave behind, so that the rest sees less.
     EarlySimplification,
-    /// What inlining lays open. The inliner itself is not replaced.
+    /// Simplifications that inlining makes possible. The inliner itself is not replaced.
     EarlyOptimization,
     /// Rotation, invariant code, induction variables, unrolling.
     Loop,
@@ -32,9 +32,9 @@ pub enum Stage {
     Scalar,
     /// Loop and straight-line vectorization.
     Vectorization,
-    /// Lowers what only optimization understood.
+    /// Lowers intrinsics that only optimization understood.
     IntrinsicLowering,
-    /// Drops what nobody uses any more.
+    /// Drops unused definitions.
     Cleanup,
 }
 
@@ -74,8 +74,8 @@ impl Stage {
         !matches!(self, Self::EarlySimplification | Self::Cleanup)
     }
 
-    /// Whether the stage runs while the inliner walks the call graph. What is added to it sees one function, and may neither change others
-    /// nor add calls to functions that this one did not refer to.
+    /// Whether the stage runs while the inliner walks the call graph. A pass that is added to it sees one function. It may neither change
+    /// others nor add calls to functions that this one did not refer to.
     pub const fn is_in_walk(self) -> bool {
         matches!(self, Self::EarlyOptimization | Self::Loop | Self::Scalar)
     }
@@ -107,11 +107,11 @@ impl Piece {
 #[derive(Debug)]
 pub(super) struct Stages {
     stages: [String; Stage::ALL.len()],
-    /// Opens and closes what runs three stages over each function. Empty at O0, which has no walk.
+    /// Opens and closes the walk, in which three stages run over each function. Empty at O0, which has no walk.
     walk: [String; 2],
-    /// What runs over the module between the walk and the vectorization.
+    /// Passes over the module between the walk and the vectorization.
     behind_walk: String,
-    /// Opens what runs over functions.
+    /// Opens the passes over functions.
     functions: String,
 }
 
@@ -168,7 +168,7 @@ impl Stages {
         })
     }
 
-    /// What a stage runs.
+    /// The passes of a stage.
     pub(super) fn passes(&self, stage: Stage) -> &str {
         &self.stages[stage as usize]
     }
@@ -240,7 +240,7 @@ fn elements(text: &str) -> Vec<&str> {
     found
 }
 
-/// What stands up to `opening`, within its parenthesis, and from that parenthesis' end.
+/// The texts before `opening`, inside its parenthesis, and from that parenthesis' end.
 fn opened<'a>(text: &'a str, opening: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let start = text.find(opening)? + opening.len();
     let mut depth = 1_usize;

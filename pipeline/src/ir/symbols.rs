@@ -1,9 +1,8 @@
-//! What a module defines for others, found out without compiling it.
+//! The symbols that a module defines for others, found without compiling it.
 //!
-//! Left out: what has no name or keeps it to itself (`private`, `internal`, `llvm.*`), what is only a copy
-//! (`available_externally`), and what code generation adds later (`DW.ref.*`, constant pools). Symbols of
-//! module-level assembly are found by assembling it without the rest, with stand-ins for the definitions of
-//! the module that it names: exact where scanning the text is not.
+//! Left out: values without a name, names of the module alone (`private`, `internal`, `llvm.*`), copies (`available_externally`), and
+//! symbols that code generation adds later (`DW.ref.*`, constant pools). Symbols of module-level assembly are found by assembling it
+//! without the rest, with stand-ins for the definitions of the module that it names: exact where scanning the text is not.
 
 use std::collections::{BTreeMap, HashSet};
 use uruk_core::SymbolFlags;
@@ -43,9 +42,9 @@ pub struct ModuleInterface {
 pub struct ModuleSymbol {
     /// Its name, as linkers see it.
     pub name: Box<str>,
-    /// What it is.
+    /// Its flags.
     pub flags: SymbolFlags,
-    /// How much room it asks for, if it is tentative.
+    /// Its size and alignment, if it is tentative.
     pub common: Option<CommonExtent>,
     /// Whether optimization may drop it when the module itself does not use it.
     pub(super) linkonce: bool,

@@ -1,4 +1,4 @@
-//! What to generate code for.
+//! The target that code is generated for.
 //!
 //! Holds: code is position independent, in the small code model unless the module was compiled for another,
 //! with native thread-local storage, and initializers go to `.init_array`.
@@ -25,10 +25,10 @@ pub enum CodegenLevel {
     None,
     /// A little.
     Less,
-    /// What compilers do at `-O2`.
+    /// As compilers at `-O2`.
     #[default]
     Default,
-    /// What compilers do at `-O3`.
+    /// As compilers at `-O3`.
     Aggressive,
 }
 
@@ -86,7 +86,7 @@ pub struct TargetOptions {
     pub code_model: CodeModel,
     /// From how many bytes on data may be anywhere, where the code model knows the difference.
     pub large_data_threshold_bytes: u64,
-    /// Whether each function has a section of its own, so that linking can leave out what nobody needs.
+    /// Whether each function has a section of its own, so that linking can leave out unused ones.
     pub function_sections: bool,
     /// Whether each variable has a section of its own.
     pub data_sections: bool,
@@ -94,18 +94,18 @@ pub struct TargetOptions {
 
 /// Decides on a target; hands out target machines for it, one per thread.
 ///
-/// What this machine is, LLVM says, and it is asked when something is compiled: a program that compiles nothing does without LLVM.
+/// LLVM identifies this machine, when something is compiled: a program that compiles nothing does without LLVM.
 ///
 /// ORC: `JITTargetMachineBuilder`.
 #[derive(Clone, Debug)]
 #[doc(alias = "JITTargetMachineBuilder")]
 pub struct JitTargetMachineBuilder {
-    /// What was decided; without triple, processor and features, if they are this machine's.
+    /// The chosen options; without triple, processor and features, if they are this machine's.
     decided: TargetOptions,
     is_host: bool,
     /// The same with this machine's names.
     options: OnceLock<Arc<TargetOptions>>,
-    /// What decides it, is the same for all that were made of one builder.
+    /// Shared by all builders that were made of one: their data layout is the same.
     data_layout: Arc<OnceLock<Box<str>>>,
 }
 
@@ -136,7 +136,7 @@ impl JitTargetMachineBuilder {
         Ok(Self { is_host: true, ..Self::unchecked(decided) })
     }
 
-    /// Whatever `options` say.
+    /// The target of these `options`.
     ///
     /// # Errors
     /// [`CompileError::Target`] if this LLVM cannot generate code for them.
@@ -182,13 +182,14 @@ impl JitTargetMachineBuilder {
         })
     }
 
-    /// What was decided, complete.
+    /// The complete options.
     ///
     /// # Cost
-    /// LLVM is asked what this machine is, once in a process.
+    /// LLVM identifies this machine, once in a process.
     ///
     /// # Panics
-    /// If the machine is this one, and LLVM is loaded late (feature `lazy-llvm`) and cannot be. Who has compiled something knows that it can.
+    /// If the machine is this one, and LLVM is loaded late (feature `lazy-llvm`) and cannot be. After a successful compilation that cannot
+    /// happen.
     pub fn options(&self) -> &TargetOptions {
         self.options.get_or_init(|| Arc::new(self.complete()))
     }
@@ -202,7 +203,7 @@ impl JitTargetMachineBuilder {
         TargetOptions { triple, cpu, features, ..decided }
     }
 
-    /// What was decided, without calling LLVM. Triple, processor and features are empty if they are [this machine's](Self::is_host).
+    /// The chosen options, without calling LLVM. Triple, processor and features are empty if they are [this machine's](Self::is_host).
     pub(super) fn decided(&self) -> &TargetOptions {
         &self.decided
     }
@@ -234,7 +235,7 @@ impl JitTargetMachineBuilder {
     }
 }
 
-/// What LLVM calls this machine: triple, processor, features.
+/// LLVM's names of this machine: triple, processor, features.
 fn host_names() -> &'static [String; 3] {
     static NAMES: OnceLock<[String; 3]> = OnceLock::new();
     NAMES.get_or_init(|| {

@@ -1,6 +1,6 @@
-//! A target machine: what optimizes modules for a target and generates code.
+//! A target machine: optimizes modules for a target and generates code.
 //!
-//! Holds: whoever has a machine is alone with it.
+//! Holds: a machine has one user at a time.
 
 use std::cell::Cell;
 use std::fmt;
@@ -27,7 +27,7 @@ use crate::object::ObjectBuffer;
 /// A target machine of this thread's.
 pub(super) struct TargetMachine {
     raw: LLVMTargetMachineRef,
-    /// What generated code last, for the next module.
+    /// The generator of the last module's code, for the next module.
     emitter: Cell<Option<Emitter>>,
     /// Whether it remembers variables of a module that would show in others.
     is_used_up: Cell<bool>,
@@ -45,7 +45,7 @@ impl TargetMachine {
         let text = &*passes.text;
         let hear = measured.then_some(hooks::hear as _);
         let run = || {
-            // SAFETY: module and machine are alive and ours; `host` is what both functions take, and nobody else's for the call. The
+            // SAFETY: module and machine are alive and ours; both functions take `host`, which has no other user during the call. The
             // message is taken over at once.
             let message = unsafe {
                 let data = (&raw mut host).cast();
@@ -70,7 +70,7 @@ impl TargetMachine {
         host.into_times()
     }
 
-    /// What is wrong with a list of passes, if LLVM cannot read it.
+    /// LLVM's error for a list of passes that it cannot read.
     pub(super) fn check_passes(&self, text: &str) -> Option<String> {
         let (start, size) = (text.as_ptr().cast(), text.len());
         // SAFETY: the machine is alive and ours. Without a module nothing runs, so that `host` is not called.
@@ -100,8 +100,8 @@ impl TargetMachine {
             module: module.name().clone(),
             message,
         });
-        // LLVM notes the addresses of what must stay (`TargetLoweringObjectFileELF::getModuleMetadata`) and never forgets them. What lies
-        // there later would get a section of its own. A machine that LLVM gave up on is not dropped but leaked.
+        // LLVM notes the addresses of values that must stay (`TargetLoweringObjectFileELF::getModuleMetadata`) and never forgets them. A
+        // later value at such an address would get a section of its own. A machine that LLVM gave up on is not dropped but leaked.
         if has_retained && !matches!(result, Err(CompileError::Fatal { .. })) {
             self.is_used_up.set(true);
         }

@@ -35,15 +35,15 @@ use crate::object::{
 pub struct IrMaterializationUnit {
     source: Source,
     layer: Arc<dyn IrLayer>,
-    /// By which its interface was looked up in the layer's cache.
+    /// The key by which its interface was looked up in the layer's cache.
     key: Option<Key>,
     interface: MaterializationInterface,
-    /// What optimization must be told to keep.
+    /// Definitions that optimization must keep.
     linkonce: Vec<SymbolName>,
     commons: Vec<(SymbolName, CommonExtent)>,
     traits: UnitTraits,
     discarded: Vec<SymbolName>,
-    /// What the module calls symbols that have another name in the program.
+    /// The module's names of symbols that have another name in the program.
     names_in_module: FxHashMap<SymbolName, SymbolName>,
     verified: bool,
 }
@@ -161,7 +161,7 @@ impl IrMaterializationUnit {
         self
     }
 
-    /// Has the module take part in every program, whatever refers to it.
+    /// Has the module take part in every program, even without a reference to it.
     pub fn take_part(&mut self) {
         self.traits.is_passive = false;
     }
@@ -223,7 +223,7 @@ impl IrMaterializationUnit {
         Self { traits: UnitTraits { references, compiled_on_call: Some(on_call), ..unit.traits }, ..unit }
     }
 
-    /// What a platform is told of the unit. Its references are told once.
+    /// The unit's traits for a platform. Its references are given once.
     pub fn take_traits(&mut self) -> UnitTraits {
         let references = std::mem::take(&mut self.traits.references);
         UnitTraits { references, ..self.traits.clone() }
@@ -398,7 +398,7 @@ mod tests {
                 if used && level.is_none() {
                     assert!(undefined.iter().any(|found| found == name), "{name} in {undefined:?}");
                 }
-                // The initializer of a variable goes with it: whoever defines it initializes it.
+                // The initializer of a variable goes with it: the module that defines the variable initializes it.
                 assert_eq!(initializers, name != "guarded", "{name}");
                 for other in ALL.iter().filter(|other| **other != name) {
                     assert!(defined.iter().any(|found| found == other), "{other} without {name}");
