@@ -20,7 +20,7 @@ fn main() {
         let compiler = IrCompiler::new(target, OptimizationPipeline::none());
         let modules: Vec<_> = (0..MODULES).map(module).collect();
         round(&compiler, modules.iter());
-        // What else runs on the machine only adds.
+        // Other load on the machine only adds time.
         let fastest = (0..ROUNDS).map(|_| round(&compiler, modules.iter())).min().unwrap_or_default();
         print(&format!("{name}, {MODULES} modules: {:.1} ms", fastest.as_secs_f64() * 1e3));
         if level == CodegenLevel::None {

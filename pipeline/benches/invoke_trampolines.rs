@@ -1,4 +1,4 @@
-//! What a trampoline between the boxed and the specialized convention adds to a call.
+//! The cost that a trampoline between the boxed and the specialized convention adds to a call.
 //!
 //! ```text
 //! cargo bench -p uruk-pipeline --no-default-features --bench invoke_trampolines
@@ -39,7 +39,7 @@ extern "C" fn add(left: u64, right: u64) -> u64 {
     left + right
 }
 
-/// What a trampoline does, written by hand for this one function.
+/// The work of a trampoline, written by hand for this one function.
 unsafe extern "C-unwind" fn add_boxed(
     _: *const Instance,
     arguments: *const BoxedValue,
@@ -51,7 +51,7 @@ unsafe extern "C-unwind" fn add_boxed(
 }
 
 fn main() {
-    // What `cargo test --benches` runs is built, and measures nothing.
+    // `cargo test --benches` builds this and measures nothing.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }

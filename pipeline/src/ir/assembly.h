@@ -1,4 +1,4 @@
-// What a piece of assembly defines, and which words it uses: a reader that knows labels, sections and the directives that define.
+// Symbols and words of a piece of assembly: a reader that knows labels, sections and the directives that define.
 
 #pragma once
 
@@ -15,7 +15,7 @@ using namespace llvm;
 
 namespace {
 
-// What is known of a definition of assembly.
+// Facts about a symbol that assembly defines.
 struct AssemblySymbol {
   bool IsDefined = false, IsGlobal = false, IsWeak = false, IsHidden = false, IsInCode = true, IsThreadLocal = false;
 };
@@ -26,9 +26,9 @@ public:
   explicit AssemblyNames(StringRef Text) { read(Text); }
   explicit AssemblyNames(const Function &F) { read(F); }
 
-  // Labels, symbols that are set, and macros. Those that count (`1:`) are nobody else's.
+  // Labels, symbols that are set, and macros. Numbered labels (`1:`) are local to their assembly.
   StringMap<AssemblySymbol> Symbols;
-  // Whatever may be a name.
+  // All words that may be names.
   StringSet<> Words;
 
   void read(StringRef Text) {

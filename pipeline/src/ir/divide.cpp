@@ -1,8 +1,8 @@
 // Divides a module: which part each definition belongs to. Called from `ffi.rs` alone. `part.cpp` takes the parts out.
 //
-// Kept together: COMDATs, aliases and ifuncs with what they stand for, users of block addresses, sections that were asked for by
-// name, assembly that defines with assembly that uses it. Part 0 has the module's assembly and what that mentions, the functions that run
-// at start and end, and those of which code generation makes tables. README.md has all facts.
+// Kept together: COMDATs, aliases and ifuncs with their targets, users of block addresses, sections that were requested by name, assembly
+// that defines with assembly that uses it. Part 0 has the module's assembly and the symbols it mentions, the functions that run at start
+// and end, and those of which code generation makes tables. README.md has all facts.
 
 #include "parts.h"
 #include <llvm-c/Core.h>
@@ -136,10 +136,10 @@ private:
 
   uint64_t weightOf(unsigned I) { return Weight[find(I)]; }
 
-  // What assembly mentions by name cannot be called otherwise.
+  // A symbol that assembly mentions by name cannot have another name.
   static bool isBoundToItsName(const GlobalValue &G) { return G.hasLocalLinkage() || G.isDeclaration(); }
 
-  // What other parts would take for something else.
+  // Whether other parts would take the value for another one.
   bool isBoundToItsUsers(unsigned I) const {
     auto *A = dyn_cast<GlobalAlias>(Values[I]);
     return A && isLostAsDeclaration(*A);
@@ -235,7 +235,7 @@ private:
     return Leaders;
   }
 
-  // Whether nobody can tell one copy from another: what it holds is read, and its address goes nowhere.
+  // Whether one copy cannot be told from another: its contents are only read, and its address goes nowhere.
   static bool isOnlyRead(const Value &Pointer) {
     return all_of(Pointer.uses(), [](const Use &U) {
       const User *By = U.getUser();
@@ -284,7 +284,7 @@ private:
     return IsCopied ? F : nullptr;
   }
 
-  // No other module need have such a function, so whoever calls it has a copy.
+  // No other module need have such a function, so each caller has a copy.
   bool isInlinedAlways(unsigned I) {
     const Function *F = copied(I);
     return F && (F->hasFnAttribute(Attribute::AlwaysInline) || F->hasAvailableExternallyLinkage());

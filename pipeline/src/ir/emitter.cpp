@@ -48,7 +48,7 @@ bool uruk_llvm_emitter_is_used_up_by(LLVMModuleRef Handle) {
 
 // Answers null if the machine generates no objects.
 Emitter *uruk_llvm_emitter_create(LLVMTargetMachineRef T) {
-  // Owned by nobody: if LLVM gives up, this frame is left without a word.
+  // A plain pointer without an owner: if LLVM gives up, no destructor of this frame runs.
   auto *E = new Emitter(*reinterpret_cast<TargetMachine *>(T));
   if (!E->Machine.addPassesToEmitFile(E->Passes, E->Stream, nullptr, CodeGenFileType::ObjectFile)) return E;
   delete E;

@@ -1,7 +1,7 @@
 // Takes single functions out of a module whose bodies are read when they are wanted. Called from `ffi.rs` alone.
 //
-// A function that is compiled by itself has two names: its own, which is the stub that everybody calls, and `uruk.body.` before it. What
-// was local to the module is external in its parts, under its own name; `lazy_module.rs` has the linker tell it from that of others.
+// A function that is compiled by itself has two names: its own, which is the stub that all code calls, and `uruk.body.` before it. A value
+// that was local to the module is external in its parts, under its own name; `lazy_module.rs` has the linker tell it from that of others.
 
 #include "parts.h"
 #include <llvm-c/Core.h>
@@ -24,11 +24,11 @@ namespace {
 // `lazy_module.rs` has the same.
 const char *const BodyPrefix = "uruk.body.";
 
-// What becomes of a value; `lazy_module.rs` has the same list.
+// The part to which a value belongs; `lazy_module.rs` has the same list.
 enum Kind : uint32_t {
   Elsewhere,    // Not defined here, or only in order to be inlined.
   OnCall,       // A function that is compiled by itself.
-  InData,       // What is compiled together, with all variables.
+  InData,       // Compiled together, with all variables.
   WithFunction, // A table of a function's blocks.
   OtherName,    // Of a function that is compiled by itself.
 };
@@ -42,7 +42,7 @@ const Align StubAlign(16);
 // Parts know the contents of constants up to this size.
 const uint64_t KnownBytesMax = 256;
 
-// An upper tier's part has copies of what it calls, up to this size and as deep: they may be inlined.
+// An upper tier's part has copies of the functions that it calls, up to this size and as deep: they may be inlined.
 const unsigned CopiedInstructionsMax = 60, CopiedDepthMax = 2;
 
 // Reads the body, of which no debug information is kept.
@@ -60,7 +60,8 @@ bool isCopied(const Function &F) {
   return !hasAddressesTaken(F) && !AssemblyNames(F).definesAny();
 }
 
-// What a stub cannot stand for: where a function lies, what stands before its code or begins it, and what code generation makes beside it.
+// Whether a stub cannot stand for the function, because of its address, of data before or at the start of its code, or of data that code
+// generation makes beside it.
 bool isMoreThanItsCode(const Function &F) {
   return F.hasSection() || F.hasPrefixData() || F.hasPrologueData() || F.hasMetadata(LLVMContext::MD_kcfi_type) ||
          F.hasMetadata(LLVMContext::MD_func_sanitize) || F.getAlign().valueOrOne() > StubAlign || F.hasGC() ||
@@ -178,7 +179,7 @@ private:
     return isMoreThanItsCode(F) || AssemblyNames(F).usesAnyOf(Assembly) ? InData : OnCall;
   }
 
-  // What is declared here may be defined by assembly in a body, which is compiled with the variables then.
+  // Assembly in a body may define a value that is declared here. The body is compiled with the variables then.
   Kind kindOfDeclared(const GlobalValue &G) {
     if (G.getName() == RootChain && definesRootChain(M)) return InData;
     if (!Assembly.defines(G.getName())) return Elsewhere;
@@ -299,7 +300,7 @@ private:
           auto *Call = dyn_cast<CallBase>(&I);
           auto *Called = Call ? dyn_cast<Function>(Call->getCalledOperand()->stripPointerCasts()) : nullptr;
           if (!Called || Called->isDeclaration() || !Seen.insert(Called).second) continue;
-          // What is damaged fails when it is called.
+          // A damaged function fails when it is called.
           if (Error Failed = read(*Called)) { consumeError(std::move(Failed)); continue; }
           if (isCopied(*Called)) Copied.insert(Called), Found.push_back(Called);
         }
@@ -356,7 +357,7 @@ private:
     Copy->setComdat(nullptr);
   }
 
-  // What stands for `G` in this part.
+  // The value that stands for `G` in this part.
   Value *represent(GlobalValue &G) {
     uint32_t I = From.Index.lookup(&G);
     if (auto *A = dyn_cast<GlobalAlias>(&G); A && From.AreAliasees[I]) {
@@ -496,12 +497,12 @@ char *messageOf(Error Failed) { return LLVMCreateMessage(toString(std::move(Fail
 
 extern "C" {
 
-// What becomes of the values of a module that was read lazily. Refers to the module, and is to be disposed of before that.
+// The values of a module that was read lazily, with their parts. Refers to the module, and is to be disposed of before that.
 void *uruk_llvm_shell(LLVMModuleRef Handle) { return new Shell(*unwrap(Handle)); }
 
 void uruk_llvm_dispose_shell(void *Handle) { delete static_cast<Shell *>(Handle); }
 
-// Tells `Sink` of each value, by number: name, kind, the number of the function it goes with, and its `ValueBits`. Answers whether the
+// Passes each value to `Sink`, by number: name, kind, the number of the function it goes with, and its `ValueBits`. Returns whether the
 // module has to stay whole.
 bool uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, uint32_t, uint32_t, uint32_t), void *Data) {
   Shell &S = *static_cast<Shell *>(Handle);
@@ -513,7 +514,7 @@ bool uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
     if (G.hasLocalLinkage()) Bits |= Local;
     if (G.getValueType()->isFunctionTy()) Bits |= Callable;
     if (G.isThreadLocal()) Bits |= ThreadLocal;
-    // What is there in order to be inlined may never be referred to.
+    // The linker may never need a definition that is only there to be inlined.
     if (G.isDeclaration() && !G.hasExternalWeakLinkage() && S.Kinds[I] == Elsewhere) Bits |= Undefined;
     if (auto *F = dyn_cast<Function>(&G); F && hasAddressesTaken(*F)) Bits |= Once;
     Sink(Data, Name.data(), Name.size(), S.Kinds[I], S.Of[I], Bits);

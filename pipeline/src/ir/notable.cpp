@@ -18,7 +18,7 @@ using namespace llvm;
 
 namespace {
 
-// What `-fsanitize=function` puts before each function.
+// The word that `-fsanitize=function` puts before each function.
 const int64_t SanitizedMark = int32_t(0xc105cafe);
 
 // The signs in one module of bitcode.

@@ -20,7 +20,7 @@ Error takePart(Module &M, ArrayRef<uint32_t> PartOf, ArrayRef<uint32_t> Imports,
     if (Imports[I + 1] == Part) Imported.insert(Values[Imports[I]]);
   for (size_t I = 0; I != Values.size(); ++I)
     if (PartOf[I] == Part) Own.insert(Values[I]);
-  // Reading a block's address leads to the function with the block, whoever's it is. It must still be there.
+  // Reading a block's address leads to the function with the block, in this part or another. It must still be there.
   auto isRead = [&](GlobalValue *G) {
     return Own.count(G) || Imported.count(G) || hasAddressesTaken(*cast<Function>(G));
   };

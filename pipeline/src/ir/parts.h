@@ -1,4 +1,4 @@
-// What `divide.cpp`, `part.cpp` and `functions.cpp` agree on.
+// Shared by `divide.cpp`, `part.cpp` and `functions.cpp`.
 
 #pragma once
 
@@ -34,8 +34,8 @@ inline bool isUsedList(const GlobalValue &G) {
   return G.getName() == "llvm.used" || G.getName() == "llvm.compiler.used";
 }
 
-// What the name of an alias stands for, if no other definition can take the place of either; LLVM knows no more than that. Otherwise the two
-// are to be told apart by their names alone.
+// Whether the name of an alias means its aliasee, because no other definition can take the place of either; LLVM knows no more than that.
+// Otherwise only their names tell the two apart.
 inline bool isItsAliasee(const GlobalAlias &A) {
   const GlobalObject *Base = A.getAliaseeObject();
   if (!Base || A.isInterposable() || Base->isWeakForLinker()) return false;

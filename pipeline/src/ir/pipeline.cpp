@@ -24,7 +24,7 @@ namespace {
 const OptimizationLevel Levels[] = {OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
                                     OptimizationLevel::O3, OptimizationLevel::Os, OptimizationLevel::Oz};
 
-// What stands in a text beside LLVM's passes.
+// Names in a text beside LLVM's passes.
 const StringRef HostName = "uruk-host<", StageName = "uruk-stage<", InlinerName = "uruk-inliner<",
                 UnrollName = "uruk-loop-unroll-full<", AlwaysName = "uruk-always-inline<";
 
@@ -236,7 +236,7 @@ char *uruk_llvm_pipeline_text(LLVMTargetMachineRef T, uint32_t Level, uint32_t P
     });
     return Text;
   };
-  // What LLVM does differently at one level and does not say in its text.
+  // A difference between levels that LLVM's text does not show.
   auto own = [&](std::string Text, StringRef LLVMs, StringRef Ours, unsigned Number) {
     std::string New = (Ours + std::to_string(Number) + ">").str();
     for (size_t At = 0; (At = Text.find(LLVMs, At)) != std::string::npos; At += New.size()) Text.replace(At, LLVMs.size(), New);
@@ -264,7 +264,7 @@ char *uruk_llvm_pipeline_text(LLVMTargetMachineRef T, uint32_t Level, uint32_t P
 char *uruk_llvm_run_pipeline(LLVMModuleRef M, LLVMTargetMachineRef T, const char *Text, size_t Size, HostPasses Host, void *Data,
                              void (*Hear)(void *Data, uint32_t Stage, const char *Pass, size_t Size, uint64_t Nanoseconds,
                                           uint64_t Runs)) {
-  // Owned by nobody: if LLVM gives up, this frame is left without a word, and what LLVM was about stays as it is.
+  // A plain pointer without an owner: if LLVM gives up, no destructor of this frame runs, and all its data stays as it is.
   auto *P = new Pipeline(T, Host, Data, Hear != nullptr);
   char *Message = nullptr;
   if (Error Failed = P->Builder.parsePassPipeline(P->Passes, StringRef(Text, Size)))

@@ -1,4 +1,4 @@
-// What LLVM's C interface does not offer and this crate needs. Called from `ffi.rs` alone.
+// Functions that this crate needs and LLVM's C interface lacks. Called from `ffi.rs` alone.
 //
 // Every function takes handles of LLVM's C interface that the caller keeps alive and owns exclusively, and
 // keeps none of them.
@@ -34,7 +34,7 @@ bool defines(const GlobalValue &G) {
 
 bool definesForOthers(const GlobalValue &G) { return defines(G) && !G.hasLocalLinkage(); }
 
-// Whether the module declares what is defined elsewhere. Bodies may be unread, so nobody knows whether it is used.
+// Whether the module declares a symbol that is defined elsewhere. Bodies may be unread, so it is not known whether the symbol is used.
 bool refersToOthers(const GlobalValue &G) {
   return G.isDeclarationForLinker() && G.hasName() && !G.getName().starts_with("llvm.");
 }
@@ -90,7 +90,7 @@ GlobalValue *declareInPlaceOf(GlobalValue &G) {
   return Declaration;
 }
 
-// What assembly in bodies that were read defines, and code generation.
+// Symbols that assembly in the bodies that were read defines, and code generation.
 StringMap<AssemblySymbol> symbolsOfBodies(const Module &M) {
   AssemblyNames Names;
   for (const Function &F : M)
@@ -148,7 +148,7 @@ void uruk_llvm_configure_target_machine(LLVMTargetMachineRef T, bool FunctionSec
   Options.DataSections = DataSections;
 }
 
-// What the module was compiled for: a code model, or -1, and from how many bytes on data is large.
+// The code model that the module was compiled for, or -1, and the size from which on data is large.
 int uruk_llvm_code_model(LLVMModuleRef Handle, uint64_t *LargeDataThreshold) {
   const Module &M = *unwrap(Handle);
   if (auto Threshold = M.getLargeDataThreshold()) *LargeDataThreshold = *Threshold;
@@ -174,7 +174,7 @@ void uruk_llvm_normalize(LLVMModuleRef Handle) {
   if (M.getDirectAccessExternalData()) M.setModuleFlag(Module::Max, "direct-access-external-data", 0u);
   for (GlobalValue &G : M.global_values()) {
     if (G.isThreadLocal() && isa<GlobalVariable>(G)) G.setThreadLocalMode(GlobalValue::GeneralDynamicTLSModel);
-    // What is called may have a stub elsewhere, which is its address then.
+    // A called function may have a stub elsewhere, which is its address then.
     bool Elsewhere = G.isDeclarationForLinker() || G.isWeakForLinker() || G.getValueType()->isFunctionTy();
     if (Elsewhere && G.hasDefaultVisibility() && !G.hasLocalLinkage()) G.setDSOLocal(false);
   }
@@ -233,7 +233,7 @@ void uruk_llvm_keep(LLVMModuleRef Handle, const char *Name, size_t Size) {
     G->setLinkage(G->hasLinkOnceODRLinkage() ? GlobalValue::WeakODRLinkage : GlobalValue::WeakAnyLinkage);
 }
 
-// Gives up the definition of `Name` in favour of somebody else's; answers whether there was one.
+// Gives up the definition of `Name` in favour of another module's; returns whether there was one.
 bool uruk_llvm_discard(LLVMModuleRef Handle, const char *Name, size_t Size) {
   GlobalValue *G = find(Handle, Name, Size);
   if (!G || !definesForOthers(*G)) return false;

@@ -1,4 +1,4 @@
-//! What tests have processes of their own do: this binary again, told by its environment what it is.
+//! Work of tests in processes of their own: this binary again, with its task in its environment.
 
 use std::io::{BufRead, BufReader, Read, Write, stdin, stdout};
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use uruk_pipeline::cache::{
 
 use super::{key, object, payload};
 
-/// What precedes what a process says, which the test harness mixes with its own.
+/// The prefix of a child's messages, which the test harness mixes with its own.
 const SAYS: &str = "child: ";
 
 /// A process of this binary. It is killed when it is dropped.
@@ -49,7 +49,7 @@ impl Process {
         Self { child, says }
     }
 
-    /// What it says next; nothing once it has ended.
+    /// Its next message; nothing once it has ended.
     pub(crate) fn hear(&mut self) -> Option<String> {
         let mut line = String::new();
         loop {

@@ -1,4 +1,4 @@
-//! Whatever byte of a file is another: an entry is what was put, or is missed. Then it is written again.
+//! One byte of a file is changed, every byte in turn: an entry keeps its bytes, or is missed. Then it is written again.
 
 use std::fs;
 use std::ops::Range;
@@ -71,7 +71,7 @@ fn flip_each(
 fn each_byte_of_a_data_file_is_checked() {
     let scratch = Scratch::new("damage-data");
     let [data, _] = filled(&scratch);
-    // Entries begin at multiples of 64, have a header of 64, and what is behind them belongs to nobody.
+    // Entries begin at multiples of 64 and have a header of 64. Bytes behind them belong to no entry.
     let entry_of = |at: usize| {
         let number = (at - 64) as u64 / 128;
         ((at - 64) % 128 < 64 + small(number).len()).then_some(number)

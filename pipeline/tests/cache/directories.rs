@@ -10,10 +10,10 @@ use super::child::{Process, skip, works};
 use super::support::Scratch;
 use super::{assert_stored, key, open, payload};
 
-/// Somebody who is neither root nor this user.
+/// A user that is neither root nor this one.
 const SOMEBODY: u32 = 65534;
 
-/// A group that nobody here is in.
+/// A group without members in this test.
 const TEAM: u32 = 60_010;
 
 fn set_mode(path: &PathBuf, mode: u32) {
@@ -108,7 +108,7 @@ fn a_group_shares_a_directory_that_it_may_write_to_and_gives_its_files_to_it() {
         let said = member(user, "002", &team.join("cache"), number);
         assert_eq!(said, Some(format!("{number} of {number}")));
     }
-    // What a member has not written, or others may write, is not read.
+    // A file that is not a member's, or that others may write, is not read.
     for (owner, group, mode) in [(SOMEBODY, SOMEBODY, 0o660), (60_001, TEAM, 0o662), (0, SOMEBODY, 0o660)] {
         for file in fs::read_dir(&directory).expect("it is there") {
             let path = file.expect("it is there").path();
@@ -188,7 +188,7 @@ fn a_directory_that_refuses_writes_is_read() {
     if !works(&[&wrapper[..], &[binary, "--list"]].concat()) {
         return skip("only root can become somebody else, and that one has to be able to run this test");
     }
-    // What is root's anybody may trust, and nobody else may write.
+    // All users may trust a file of root's that only root may write.
     set_mode(&scratch.path("cache"), 0o755);
     for file in fs::read_dir(pack.path()).expect("it is there") {
         set_mode(&file.expect("it is there").path(), 0o644);

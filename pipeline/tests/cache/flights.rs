@@ -48,7 +48,7 @@ fn a_holder_that_is_stopped_is_not_waited_for_for_ever() {
     let cache = CompileCache::new(0, Some(disk(&scratch))).waiting_at_most(Duration::from_millis(30));
     assert_eq!(obtain(&cache, 0).origin, Origin::Made(Miss::NotStored));
     assert_eq!(cache.stats().waits_given_up, 1);
-    // Nobody makes another.
+    // No other thread makes it.
     assert_eq!(obtain(&cache, 1).origin, Origin::Made(Miss::NotStored));
     assert_eq!(cache.stats().waits_given_up, 1);
 }
@@ -111,7 +111,7 @@ fn threads_that_want_the_same_at_once_make_it_once() {
         threads.map(|thread| thread.join().expect("no panic")).concat()
     });
     let made = obtained.iter().filter(|obtained| matches!(obtained.origin, Origin::Made(_))).count();
-    // What is too large for the memory may be made again.
+    // An entry that is too large for the memory may be made again.
     assert!((200..=obtained.len()).contains(&made), "{made}");
     assert_eq!(cache.stats().made, made as u64);
     assert_eq!(cache.stats().waits_given_up, 0);

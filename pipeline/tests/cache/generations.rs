@@ -67,7 +67,7 @@ fn other_processes_follow_when_generations_go() {
     one.clear().expect("nobody holds the lock");
     reader.refresh();
     assert_eq!(reader.get(&key(299)).map(drop), Err(Miss::NotStored));
-    // Numbers begin anew, and nobody takes the new files for the old ones, though it has not looked in between.
+    // Numbers begin anew. No process takes the new files for the old ones, even if it has not looked in between.
     for (number, writer) in [(0, &other), (1, &one), (2, &other)] {
         writer.put(&key(number), &payload(number)).expect("there is room");
         reader.refresh();

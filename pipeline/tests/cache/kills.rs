@@ -24,7 +24,7 @@ fn stress_a_thousand_kills() {
 
 #[test]
 fn writers_of_two_pid_namespaces_do_not_disturb_each_other() {
-    // Inside, both have the same process ids: whoever told holders of locks by those would err.
+    // Inside, both have the same process ids: a cache that identified lock holders by their ids would err.
     let wrapper = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
     if !works(&[&wrapper[..], &["true"]].concat()) {
         return super::child::skip("this system lets nobody make pid namespaces (`unshare --user --pid`)");
@@ -46,7 +46,7 @@ fn kill_writers(scratch: &Scratch, rounds: u64, wrapper: &[&str]) {
             written.push(said.parse::<u64>().expect("a number"));
         }
         writers.iter_mut().for_each(Process::kill);
-        // What was said before the end has been written, too.
+        // Messages from before the end have been written, too.
         for writer in &mut writers {
             written.extend(
                 std::iter::from_fn(|| writer.hear()).map(|said| said.parse::<u64>().expect("a number")),

@@ -23,7 +23,7 @@ fn key(number: u64) -> Key {
     KeyBuilder::new("test").number("number", number).finish()
 }
 
-/// What is stored under it: up to 40 KB that no other key has.
+/// The entry of the key: up to 40 KB that no other key has.
 fn payload(number: u64) -> Vec<u8> {
     let mut state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {

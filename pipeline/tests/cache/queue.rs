@@ -54,7 +54,7 @@ fn a_cache_that_has_retired_has_no_thread() {
     assert_eq!(child.hear().as_deref(), Some("0, then 1, then 0"));
 }
 
-/// What the process does.
+/// The work of the child process.
 pub(crate) fn retire(directory: &std::path::Path) -> String {
     let cache = DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
     let before = writers();
@@ -78,7 +78,7 @@ fn a_child_of_a_fork_does_not_wait_for_its_parents_thread() {
     assert_eq!(child.hear().as_deref(), Some("the child ends with 0"));
 }
 
-/// What the process does: forks while its thread cannot write, and so has something to write.
+/// The work of the child process: it forks while its thread cannot write, and so has something to write.
 pub(crate) fn fork_while_it_writes(directory: &std::path::Path) -> String {
     const CHILD_SECONDS_MAX: u32 = 60;
     let open = || DiskCache::open(directory, Access::ReadWrite, PackLimits::default()).expect("our own");
@@ -101,7 +101,7 @@ pub(crate) fn fork_while_it_writes(directory: &std::path::Path) -> String {
         // SAFETY: no destructor and no handler of the parent runs.
         unsafe { libc::_exit(i32::from(!has_first) + 2 * i32::from(!has_own)) }
     }
-    // The lock is the child's as well, as long as nobody says that it is let go.
+    // The child has the lock as well, until it is released explicitly.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock).expect("it is ours");
     let mut status = 0;
     // SAFETY: the status is ours to write.

@@ -1,8 +1,8 @@
 //! Objects and archives made from a string of bytes: each choice takes the next one. A fuzzer that changes the bytes
 //! changes choices, so that most of what it tries gets past the first check.
 //!
-//! What is chosen leans towards what hurts: sections that share bytes, names that overlap, sizes and alignments at the
-//! powers of two, relocations at the ends of sections, symbols outside of them.
+//! The choices lean towards trouble: sections that share bytes, names that overlap, sizes and alignments at the powers of two, relocations
+//! at the ends of sections, symbols outside of them.
 
 use super::*;
 
@@ -30,7 +30,7 @@ impl<'a> Choices<'a> {
         values[self.below(values.len())]
     }
 
-    /// What would make most files be refused at the first look, if it were not rare.
+    /// A choice that makes most files be refused at the first look if it is not rare.
     fn rarely(&mut self) -> bool {
         self.byte() >= 252
     }

@@ -74,7 +74,7 @@ fn link_graph(
     Ok(linked)
 }
 
-/// What is going to be called before or after a program is code: of the graph, or the one function of others.
+/// Functions that are called before or after a program are code: of the graph, or the one function of others.
 fn check_calls(linked: &Linked, near: u64) {
     // The code is the first segment of an allocation, if there is any.
     let start = if linked.sizes.code_bytes > 0 { linked.alloc.address(0).value() } else { 0 };

@@ -33,7 +33,7 @@ pub(crate) const IFUNC: u8 = 10;
 /// As a section's link: the symbol table, wherever that comes to lie.
 pub(crate) const TO_SYMBOLS: u32 = u32::MAX;
 
-/// A name of its own, or whatever lies at an offset of the table.
+/// A name of its own, or the bytes at an offset of the table.
 #[derive(Clone, Debug)]
 pub(crate) enum Name {
     Text(Vec<u8>),
@@ -65,7 +65,7 @@ pub(crate) struct Section {
     pub(crate) kind: u32,
     pub(crate) flags: u64,
     pub(crate) contents: Contents,
-    /// What the header says instead of the contents' length.
+    /// The size in the header, in place of the contents' length.
     pub(crate) size: Option<u64>,
     pub(crate) link: u32,
     pub(crate) info: u32,
@@ -180,7 +180,7 @@ impl Symbol {
 pub(crate) struct Object {
     pub(crate) sections: Vec<Section>,
     pub(crate) symbols: Vec<Symbol>,
-    /// What the names of symbols at an offset mean: comes right after the first, empty name.
+    /// The bytes that the names of symbols at an offset mean: they come right after the first, empty name.
     pub(crate) shared_names: Vec<u8>,
 }
 

@@ -18,7 +18,7 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 #[repr(align(4096))]
 struct Page(#[expect(dead_code, reason = "where it lies is what counts")] [u8; 4096]);
 
-/// What the program has in place of the C library's functions. They count, and know their own memory alone.
+/// The program's functions in place of the C library's. They count, and know their own memory alone.
 mod program {
     use super::*;
 
@@ -73,7 +73,7 @@ fn libraries_see_what_the_program_replaces_and_the_program_nothing_earlier() {
         libc::free(late.cast());
         assert_eq!(calls(), (0, 1));
 
-        // The engine's own memory is nobody else's.
+        // The engine's own memory stays with the engine.
         drop(vec![1_u8; 3000]);
         drop(Box::new(Page([1; 4096])));
         assert_eq!(calls(), (0, 0));
@@ -81,7 +81,7 @@ fn libraries_see_what_the_program_replaces_and_the_program_nothing_earlier() {
         early.into_iter().for_each(|memory| libc::free(memory));
         assert_eq!(calls(), (0, 0), "earlier memory came to the program's `free`");
 
-        // What it does not replace is the library's, which gives out nothing where earlier memory lies.
+        // Functions that it does not replace are the library's, which give out nothing where earlier memory lies.
         let grown = libc::realloc(large, 2 << 20).cast::<u8>();
         assert_eq!((*grown, *grown.add((1 << 20) - 1)), (9, 9));
         libc::free(grown.cast());

@@ -115,8 +115,7 @@ fn the_programs_memory_is_its_own_where_earlier_memory_was() {
         assert!(!comes_to_program(piece.as_ptr().cast_mut().cast()), "earlier memory comes to the program");
     }
 
-    // The page below is gone. The guard read what precedes the pointer.
-    // SAFETY: nobody uses the page.
+    // The page below is gone. The guard read the words before the pointer. SAFETY: the page has no user.
     assert_eq!(unsafe { libc::munmap(hole, PAGE_BYTES) }, 0);
     assert!(comes_to_program(hole.wrapping_byte_add(PAGE_BYTES)));
 
@@ -131,9 +130,8 @@ fn the_programs_memory_is_its_own_where_earlier_memory_was() {
     assert!(own.addr().abs_diff(last) < 64 << 20, "the pieces were in the main arena");
     assert!(comes_to_program(own), "{own:?}, and {last:#x} was the last piece");
 
-    // A heap of a thread's arena goes, and the program has its memory where that was. The library unmaps a heap in which
-    // nothing is left, if there is room in the one before; here that is done for it.
-    // SAFETY: nobody uses the heap: its pieces are forgotten, and its thread waits for ever.
+    // A heap of a thread's arena goes, and the program has its memory in that place. The library unmaps an empty heap if there is room in
+    // the one before; here the test does that. SAFETY: the heap has no user: its pieces are forgotten, and its thread waits for ever.
     unsafe {
         heaps.drain(1..).for_each(std::mem::forget);
         assert_eq!(libc::munmap(ptr::without_provenance_mut(second), HEAP_BYTES), 0);
@@ -142,7 +140,7 @@ fn the_programs_memory_is_its_own_where_earlier_memory_was() {
     assert!(comes_to_program(own.wrapping_byte_add(PAGE_BYTES)));
     assert!(!comes_to_program(heaps[0].as_ptr().cast_mut().cast()), "the first heap is still there");
 
-    // What is free of earlier memory is passed over in few steps: the library gave it out in pieces of 32 bytes.
+    // Free parts of earlier memory are passed over in few steps: the library gave it out in pieces of 32 bytes.
     let before = page_faults();
     // SAFETY: any size may be asked for.
     unsafe { libc::calloc(24, 1) };

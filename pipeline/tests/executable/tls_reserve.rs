@@ -1,7 +1,7 @@
 //! Thread-local storage where the executable keeps a reserve, as the command does: every model, on every thread.
 //!
-//! What compilers emit for executables used to be refused, which is all of it unless they are told otherwise. In a binary
-//! of its own: a reserve is the process's, and this one has it.
+//! Code that compilers emit for executables used to be refused: it is all code that is not compiled for a library. In a binary of its own:
+//! a reserve is the process's, and this one has it.
 
 use std::sync::Once;
 
@@ -137,11 +137,11 @@ fn a_full_reserve_is_an_error_and_room_comes_back() {
         {
             assert!(message.contains(word), "no `{word}`: {message}");
         }
-        // Who can do without does.
+        // An object that can do without the reserve does.
         linking.add("third.o", variable("third", some, &["-fPIC"]));
         let third = linking.find("third").expect("links");
         assert_eq!((third(), before.call(third)), (1, 1));
-        // What is removed leaves its room, and nothing of what it was, on threads that are there already too.
+        // A removed object gives its room back, and leaves none of its values, also on threads that exist already.
         let first_function = linking.find("first").expect("linked");
         assert_eq!(before.call(first_function), 1);
         first.remove().expect("nobody runs it");

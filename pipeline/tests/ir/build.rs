@@ -15,7 +15,7 @@ fn answer() -> Result<ThreadSafeModule, Failed> {
         let builder = context.create_builder();
         builder.position_at_end(context.append_basic_block(function, "entry"));
         builder.build_return(Some(&int.const_int(42, false)))?;
-        // What is left in the context goes with the closure's values.
+        // Values that are left in the context go with the closure's values.
         let _left =
             context.create_module("left").add_global(context.ptr_type(AddressSpace::default()), None, "x");
         Ok(module)
@@ -48,6 +48,6 @@ fn the_closure_holds_the_context() {
         module.add_function("f", void.fn_type(&[], false), None);
         Ok(module)
     });
-    // Nothing was wrong with that; the rules are checked by whoever asks.
+    // The build reports no error; the caller runs the verifier.
     built.expect("a module").verify().expect("a declaration is valid");
 }

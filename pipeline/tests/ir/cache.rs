@@ -1,4 +1,5 @@
-//! What was compiled once is not compiled again: layers above a cache. In processes of their own: a subscriber counts LLVM's stages.
+//! A module that was compiled once is not compiled again: layers above a cache. In processes of their own: a subscriber counts LLVM's
+//! stages.
 
 use std::cell::Cell;
 use std::sync::{Arc, Once};
@@ -420,7 +421,8 @@ fn allocated_bytes() -> usize {
 
 /// Nine of ten compiles find one of a few modules; each tenth module is new. Memory and disk are small, so that both evict.
 ///
-/// Alone in its process: all that is allocated counts. What is allocated at a tenth of the way has to be what is allocated at the end. A byte a compile would be seen.
+/// Alone in its process, so that all allocations count. The memory in use at a tenth of the way has to be the memory in use at the end. A
+/// leak of one byte a compile would be seen.
 fn compile_many(count: usize) {
     let scratch = Scratch::new("memory-level");
     let limits = PackLimits { size_bytes: 1 << 20, ..PackLimits::default() };

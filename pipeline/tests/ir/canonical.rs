@@ -1,5 +1,5 @@
-//! What a context keeps for all its modules once showed in the bitcode of each: a structure's name that another module had
-//! taken, and the kinds of metadata that others use. The same module then had another cache key.
+//! A context keeps names for all its modules: a structure's name that another module had taken, and the kinds of metadata that others use.
+//! They once showed in the bitcode of each module. The same module then had another cache key.
 
 use uruk_core::sync::thread;
 use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeContext, ThreadSafeModule};

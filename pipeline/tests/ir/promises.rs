@@ -1,4 +1,4 @@
-//! What a module promises before it is compiled is what its object defines.
+//! The symbols that a module promises before it is compiled are those that its object defines.
 
 use uruk_core::SymbolFlags;
 use uruk_pipeline::ir::{ModuleInterface, OptimizationPipeline, ThreadSafeModule};

@@ -1,4 +1,4 @@
-//! What cannot be read or compiled is an error that says why, and the thread compiles on.
+//! A module that cannot be read or compiled is an error that says why, and the thread compiles on.
 
 use uruk_pipeline::ir::{
     CompileError, ModuleInterface, OptimizationLevel, OptimizationPipeline, ThreadSafeContext,
@@ -45,7 +45,7 @@ fn every_truncation_of_bitcode_is_an_error_for_both_readers() {
     for size in (0..whole.len()).step_by(61) {
         let cut = ObjectBuffer::new("cut.bc", whole[..size].to_vec());
         assert!(ThreadSafeModule::parse(&cut).is_err(), "{size} of {} bytes", whole.len());
-        // What lies behind the symbols need not be there for the lazy reader; it must not crash.
+        // The lazy reader does not need the bytes behind the symbols; it must not crash.
         let _ = ModuleInterface::of_bitcode(&cut, &target);
     }
 }

@@ -139,7 +139,7 @@ fn hooks_run_in_their_places() {
     assert_eq!(of_stage(O0, Stage::Loop), [None], "there is no walk at O0");
 }
 
-/// What a host's own intrinsic becomes is the host's affair: here, a value that is read.
+/// A host decides what its own intrinsic becomes: here, a value that is read.
 #[test]
 fn a_hook_lowers_an_intrinsic_of_its_own() {
     let lower = PassHook::new("lower-seven", |site| {

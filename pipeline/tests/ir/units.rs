@@ -270,6 +270,6 @@ fn a_module_is_compiled_in_the_code_model_it_was_compiled_for() {
     assert!(sections("-mcmodel=medium", "1 << 20").contains(".lbss"));
     assert!(sections("-mcmodel=large", "1 << 20").contains(".lbss"));
     assert!(!sections("-mcmodel=small", "1 << 20").contains(".lbss"));
-    // What is beyond all reach is so in each model.
+    // Data beyond all reach is large in each model.
     assert!(sections("-mcmodel=small", "3ul << 30").contains(".lbss"));
 }

@@ -77,7 +77,7 @@ fn link_member(object: &ObjectBuffer, memory: &InProcessMemoryManager, outcome: 
     }
 }
 
-/// What is not for this linker.
+/// Whether the object is not for this linker.
 fn is_known_object(error: &ObjectError) -> bool {
     matches!(
         error,
@@ -100,7 +100,7 @@ fn link(
     let lookup = |name: &str| {
         let thread_local =
             if thread_local.contains(name) { SymbolFlags::THREAD_LOCAL } else { SymbolFlags::empty() };
-        // Whatever is asked for is there, functions that are to run before the program among it.
+        // Every requested symbol exists, also functions that run before the program.
         Some(ExecutorSymbolDef::new(close_by, SymbolFlags::EXPORTED | SymbolFlags::CALLABLE | thread_local))
     };
     let environment = LinkEnvironment {
@@ -113,7 +113,7 @@ fn link(
     link.resolve(lookup, environment)?.fix().map(drop)
 }
 
-/// What a name that no member defines stands for.
+/// Memory for a name that no member defines.
 const MADE_UP: SegmentRequest =
     SegmentRequest { kind: SegmentKind::Data, content_bytes: 64, zero_fill_bytes: 0, align: 64 };
 

@@ -37,7 +37,7 @@ fn code_that_is_linked_together_stays_until_the_last_of_its_trackers_goes() {
         let (gone, stays) = if removed_first == 0 { (a, b) } else { (b, a) };
         gone.remove().expect("nothing goes wrong");
         assert_eq!(linking.allocations(), 1, "the other is still there");
-        // What comes next would take the memory, if it were free.
+        // The next object would take the memory, if it were free.
         linking.define(
             linking.file("c", "unsigned long c(void) { return 33; } unsigned long d(void) { return 44; }"),
         );
@@ -74,7 +74,7 @@ fn files_of_a_group_that_refer_to_each_other_become_ready_together() {
     assert_eq!(["a_calls", "b_calls"].map(|name| linking.ask(name).function().expect("linked")()), [2, 1]);
 }
 
-/// It stayed expected for ever, and with it whatever shared sections in that session.
+/// A removed file once stayed expected for ever, and with it all files that shared sections in that session.
 #[test]
 fn a_file_that_was_removed_before_anybody_asked_is_not_waited_for() {
     let linking = Linking::new();
@@ -84,7 +84,7 @@ fn a_file_that_was_removed_before_anybody_asked_is_not_waited_for() {
     assert_eq!(counts(), 1);
 }
 
-/// A file is declared, then defined, and that may be refused. Whoever was asked for in between expected it for ever.
+/// A file is declared, then defined, and that may be refused. A lookup in between once expected it for ever.
 #[test]
 fn a_file_whose_definition_is_refused_is_not_waited_for() {
     for withdraws in [true, false] {
@@ -133,7 +133,7 @@ fn a_file_that_is_removed_while_it_is_expected_leaves_the_others_alone() {
     assert!(!answer.is_there(), "`b` is expected");
     b.remove().expect("nothing goes wrong");
     assert_eq!(answer.function().expect("linked")(), 1);
-    // What comes too late is refused, and stands in nobody's way.
+    // An object that comes too late is refused, and does no harm.
     go_on(&parked);
     assert_eq!(linking.allocations(), 1);
 }
@@ -167,8 +167,8 @@ fn files_of_two_dylibs_are_linked_apart() {
     assert_eq!(linking.ask_in(&other, "c_counts").function().expect("linked")(), 3);
 }
 
-/// `b` is removed when both have their addresses and wait for that of `late`. What refers to it falls with it, as it would if both were
-/// linked apart (I4); what does not goes on, though all of them are one piece by then.
+/// `b` is removed when both have their addresses and wait for that of `late`. Code that refers to `b` falls with it, as it would if both
+/// were linked apart (I4). Other code goes on, though all of them are one piece by then.
 #[test]
 fn what_refers_to_a_file_that_is_removed_during_the_link_falls_with_it_and_nobody_else() {
     let linking = Linking::new();
@@ -190,8 +190,8 @@ fn what_refers_to_a_file_that_is_removed_during_the_link_falls_with_it_and_nobod
     assert_eq!(linking.allocations(), 2, "the group, and `late`");
 }
 
-/// What a group waits for holds no session: a handle in it would keep all of it alive.
-/// Each file depended on all that any file of the group refers to.
+/// A group that waits holds no session: a handle in it would keep all of it alive. Each file depended on all symbols that any file of the
+/// group refers to.
 #[test]
 fn what_refers_to_another_definition_that_fails_falls_with_it_and_nobody_else() {
     let linking = Linking::new();

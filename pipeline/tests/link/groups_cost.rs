@@ -17,7 +17,7 @@ fn external(file: usize, index: usize) -> String {
     format!("file_{file}_needs_{index}")
 }
 
-/// A function, and an element of the section that all share, which points to symbols that nobody else refers to.
+/// A function, and an element of the section that all share. The element points to symbols without other references.
 fn sharing(file: usize) -> Vec<u8> {
     let mut object = Object { sections: Vec::new(), symbols: Vec::new(), shared_names: Vec::new() };
     let code = object.section(Section::new(".text", PROGBITS, ALLOC | EXEC, b"\xc3").aligned(16));

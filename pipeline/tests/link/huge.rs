@@ -59,7 +59,7 @@ const NEIGHBOURS: &str = "
         return huge[5] + large[6] * 10 + small * 100 + tiny * 1000;
     }";
 
-/// Each variable with a section of its own is placed by its size, whatever the order in the object.
+/// Each variable with a section of its own is placed by its size, in any order in the object.
 #[test]
 fn small_variables_beside_a_huge_one_are_reached_where_each_has_its_section() {
     for tool in compilers() {

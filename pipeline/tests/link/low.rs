@@ -147,7 +147,7 @@ fn objects_of_executables_lie_beside_those_whose_variables_they_read() {
 const CALLS: &str = "int function(int); static int (*const table[])(int) = { function }; volatile int zero;
     long run(void) { return table[zero](3) + ((long)function < 0x80000000) * 100 + (table[zero] == function) * 1000; }";
 
-/// What was linked before the first object without PIC came lies where it lies.
+/// Code that was linked before the first object without PIC stays in its place.
 #[test]
 fn a_function_that_lies_high_already_is_entered_below_and_the_entry_goes_with_its_last_user() {
     for tool in compilers() {
@@ -200,7 +200,7 @@ fn variables_of_libraries_move_below_while_that_is_allowed() {
         linking.layer.low_addresses().allow_copies(true);
         let _reads = linking.add(tool, READS_LIBRARY, FIXED);
         assert_eq!(linking.run(), 3 * 3600 + 1_100_000, "{tool:?}");
-        // What has moved has moved for the whole process, and stays found.
+        // Variables that have moved have moved for the whole process, and stay found.
         linking.layer.low_addresses().allow_copies(false);
         let late = Linking::new();
         let _reads = late.add(tool, READS_LIBRARY, FIXED);

@@ -128,7 +128,7 @@ fn what_is_no_object_for_this_machine_is_named() {
 #[test]
 fn an_object_without_machine_code_says_how_to_get_some() {
     let scratch = Scratch::new("slim");
-    // What GCC's `-flto` leaves in the symbol table, whichever compiler `cc` is.
+    // The mark that GCC's `-flto` leaves in the symbol table, even if `cc` is another compiler.
     let object = scratch.compile("cc", "slim.c", "char __gnu_lto_slim;", &["-fcommon"]);
     let error = ObjectInterface::read(&object).expect_err("nothing to link");
     assert!(matches!(error, ObjectError::IntermediateOnly { .. }), "{error:?}");

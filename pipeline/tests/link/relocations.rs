@@ -49,7 +49,7 @@ fn r_x86_64_32() {
     assert_out_of_range(source, &at("x", 0xffff_fffb), "R_X86_64_32", 32);
     let message = assert_out_of_range(source, &at("x", 0x7fff_0000_0000), "R_X86_64_32", 32);
     assert!(message.contains("-fPIC") && message.contains(".data+0x0"), "{message}");
-    // What the object itself defines lies low with it.
+    // Definitions of the object itself lie low with it.
     let program = linked(".data\n.globl a, x\na: .long x+5\n.bss\nx: .skip 8", &Externals::new());
     assert_eq!(program.word("a"), program.address("x") + 5);
     assert_out_of_range(
@@ -67,7 +67,7 @@ fn r_x86_64_32s() {
     assert_eq!(program.bytes("a", 7), [0x48, 0xc7, 0xc0, 0xef, 0xff, 0xff, 0x7f]);
     linked(source, &at("x", 0xffff_ffff_8000_0001));
     assert_out_of_range(source, &at("x", 0x8000_0001), "R_X86_64_32S", 32);
-    // What the object itself defines lies low with it.
+    // Definitions of the object itself lie low with it.
     let program = linked(".text\n.globl a, x\na: movq $x+5, %rax\nx: ret", &Externals::new());
     assert_eq!(program.bytes("a", 7)[3..], (program.address("x") as u32 + 5).to_le_bytes());
     let below = ".text\n.globl a, x\na: movq $x-0x7fffffff, %rax\nx: ret";
@@ -151,7 +151,7 @@ fn branches_with_r_x86_64_pc32_reach_far_functions_too() {
 
 #[test]
 fn the_address_of_a_far_variable_is_loaded_from_the_table() {
-    // What gcc emits for position-independent executables: a `lea` that counts on a copy relocation.
+    // gcc's code for position-independent executables: a `lea` that counts on a copy relocation.
     let program = linked(".text\n.globl a\na: leaq x(%rip), %r9", &at("x", FAR));
     assert_eq!(program.bytes("a", 3), [0x4c, 0x8b, 0x0d], "the lea is a mov now");
     assert_eq!(word_at(displaced(&program, "a", 3)), FAR);

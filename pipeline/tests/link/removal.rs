@@ -1,6 +1,6 @@
-//! What linked code occupies in the process stays as long as the tracker of its symbols, and goes with that: its memory, its
-//! entry for the unwinder, and what the platform would hand out to run. Each test has a process of its own: what is registered is
-//! counted for the whole process.
+//! Linked code keeps its resources as long as the tracker of its symbols: its memory, its entry for the unwinder, and the functions that
+//! the platform would hand out to run. They go with the tracker. Each test has a process of its own, because registrations are counted for
+//! the whole process.
 
 use crate::link_support::linking::{Answer, Linking, Parked, go_on, take};
 use uruk_core::{ResourceTracker, shared_error};
@@ -38,7 +38,7 @@ fn code_stays_callable_until_its_tracker_is_removed_and_goes_with_it() {
     one.remove().expect("nothing goes wrong");
     assert_eq!((second(), linking.occupied()), (2, (1, 1)));
     assert!(linking.find("one").is_none());
-    // What others have joined goes with them.
+    // Trackers that others have joined go with them.
     let three = linking.define_answer("three", 3);
     let third = linking.find("three").expect("linked");
     two.transfer_to(&three).expect("of one dylib");
@@ -99,7 +99,7 @@ fn what_a_file_wants_to_be_run_is_forgotten_when_the_file_is_removed() {
     assert_eq!((linking.handed_out(), linking.occupied()), (NOTHING, (0, 0)));
 }
 
-/// What `below` needs is not defined. `runs` is fixed up and emitted when `below` fails, as the order on this thread has it.
+/// `below` needs an undefined symbol. `runs` is fixed up and emitted when `below` fails, as the order on this thread has it.
 #[test]
 fn nothing_is_run_of_a_file_that_calls_what_cannot_be_linked() {
     alone!();
@@ -117,7 +117,7 @@ fn nothing_is_run_of_a_file_that_calls_what_cannot_be_linked() {
 
 /// `below` had an address and has failed when `runs`, which has waited for that of `slow` as well, is to be emitted.
 ///
-/// What was linked for nothing stayed in the tracker once.
+/// Its code once stayed in the tracker.
 #[test]
 fn nothing_is_left_of_a_file_whose_emission_was_refused() {
     alone!();

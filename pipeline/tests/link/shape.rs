@@ -1,5 +1,4 @@
-//! What stays, what goes, what lies side by side: pruning, merging, section bounds, unwind tables, initialisers,
-//! zero fill.
+//! The shape of the result: pruning, merging, section bounds, unwind tables, initialisers, zero fill.
 
 use crate::link_support::*;
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
@@ -253,7 +252,7 @@ fn merged_groups_keep_one_instance() {
         let merged =
             LinkGraph::merge([parse("a.o", &objects[0]), parse("b.o", &objects[1])]).expect("merges");
         let program = link_graph(merged, &cpp_externals(), &LinkOptions::default()).expect("links");
-        // What is new is `run2`, and the weak function where it shares a section with it.
+        // New are `run2`, and the weak function where it shares a section with it.
         let new = frames(&program).len() - frames(&alone).len();
         assert!((1..=2).contains(&new), "{tool:?}: {new}");
         // The counter of calls is one: 2 + 7 + 5 + 1, then one more.

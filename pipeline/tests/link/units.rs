@@ -396,7 +396,7 @@ fn a_variable_that_was_removed_is_made_again_of_any_extent() {
     let of = |count: u64| Some(CommonExtent { size_bytes: 4 * count, align: 32 });
     let source = |count: u32| format!("int shared[{count}] __attribute__((aligned(32)));");
     let (small, large) = (compile("small.c", &source(10)), compile("large.c", &source(20)));
-    // Removed with its tracker and by name, before somebody asked for it and after.
+    // Removed with its tracker and by name, before a lookup of it and after.
     let remove_all = || program.dylib.clear().expect("nothing goes wrong");
     let remove_one = || program.dylib.remove(&[program.session.intern("shared")]).expect("defined");
     for (object, extent) in [(&small, of(10)), (&large, of(20)), (&small, of(10))] {

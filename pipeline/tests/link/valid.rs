@@ -47,7 +47,7 @@ fn a_symbol_outside_its_section_is_an_address() {
     assert_eq!(program.call("run"), 14);
 }
 
-/// What is called while a program is linked must be code of the object, so there the section's end is one.
+/// A function that is called while a program is linked must be code of the object, so there the section's end is one.
 #[test]
 fn a_function_that_chooses_lies_in_its_section() {
     let source = "

@@ -116,7 +116,7 @@ impl Linking {
     }
 }
 
-/// What has become of a lookup.
+/// The result of a lookup.
 pub(crate) struct Answer {
     symbol: SymbolName,
     told: Arc<Mutex<Option<Result<LookupResult, LookupError>>>>,
@@ -127,7 +127,7 @@ impl Answer {
         self.told.lock().is_some()
     }
 
-    /// The function found, or the error with its causes. Panics if there is no answer: nobody is at work on one any more.
+    /// The function found, or the error with its causes. Panics if there is no answer, because no task can give one any more.
     pub(crate) fn function(&self) -> Result<Function, String> {
         let told =
             self.told.lock().take().unwrap_or_else(|| panic!("`{}` is waited for in vain", self.symbol));
@@ -138,7 +138,7 @@ impl Answer {
     }
 }
 
-/// What a test has to let go on.
+/// A unit that waits until the test lets it go on.
 pub(crate) type Parked =
     Arc<Mutex<Option<(ObjectMaterializationUnit, Detached<MaterializationResponsibility>)>>>;
 
@@ -163,13 +163,13 @@ impl File {
     }
 }
 
-/// Lets a parked file be linked, which somebody has asked for.
+/// Lets a parked file be linked, after a lookup of it.
 pub(crate) fn go_on(parked: &Parked) {
     let (unit, responsibility) = take(parked);
     Box::new(unit).materialize(responsibility.attach());
 }
 
-/// What was parked.
+/// The parked unit.
 pub(crate) fn take(parked: &Parked) -> (ObjectMaterializationUnit, Detached<MaterializationResponsibility>) {
     parked.lock().take().expect("somebody has asked for it")
 }

@@ -1,4 +1,4 @@
-//! What the tests of the linker share: objects made by the system's tools, and links that run in this process.
+//! Shared by the tests of the linker: objects made by the system's tools, and links that run in this process.
 
 pub(crate) mod linking;
 
@@ -72,7 +72,7 @@ pub(crate) fn external(address: u64) -> ExecutorSymbolDef {
     ExecutorSymbolDef::new(ExecutorAddr::new(address), SymbolFlags::EXPORTED)
 }
 
-/// What came out of a link, with the address of every definition.
+/// The result of a link, with the address of every definition.
 pub(crate) struct Program {
     pub(crate) linked: Linked,
     pub(crate) definitions: HashMap<String, ExecutorSymbolDef>,

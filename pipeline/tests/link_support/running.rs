@@ -10,7 +10,7 @@ use uruk_pipeline::runtime::tls::TlsModule;
 use uruk_pipeline::runtime::unwind::UnwindRegistration;
 use uruk_pipeline::runtime::{ifunc, tls, unwind};
 
-/// Fields are dropped in order: nobody finds the code once its registrations are gone.
+/// Fields are dropped in order: code without its registrations can no longer be found.
 pub(crate) struct Running {
     definitions: HashMap<String, ExecutorSymbolDef>,
     _unwind: Vec<UnwindRegistration>,

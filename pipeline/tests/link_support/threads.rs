@@ -61,7 +61,7 @@ impl Linking {
         Ok(unsafe { std::mem::transmute::<*const u8, Function>(found.address.to_ptr()) })
     }
 
-    /// What a lookup that must fail says, with all its causes.
+    /// The error of a lookup that must fail, with all its causes.
     pub(crate) fn refusal(&self, name: &str) -> String {
         let error = self.find(name).err().unwrap_or_else(|| panic!("`{name}` was expected to be refused"));
         chain(&error)
@@ -119,7 +119,7 @@ pub(crate) const VARIABLES: &str = "
     }
     unsigned long where(void) { return (unsigned long)&initial; }";
 
-/// Another object that reaches the first variable, by whatever model it is compiled for.
+/// Another object that reaches the first variable, by the model it is compiled for.
 pub(crate) const NEIGHBOUR: &str = "
     extern __thread int initial;
     unsigned long where_else(void) { return (unsigned long)&initial; }";

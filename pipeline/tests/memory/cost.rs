@@ -1,4 +1,5 @@
-//! What an object's memory costs, printed. Run by name: `cargo test --release -p uruk-pipeline --test memory cost -- --ignored --nocapture`.
+//! The cost of an object's memory, printed. Run by name: `cargo test --release -p uruk-pipeline --test memory cost -- --ignored
+//! --nocapture`.
 
 use std::time::Instant;
 

@@ -23,7 +23,7 @@ struct Child(libc::pid_t);
 impl Child {
     /// Forks; the child does `work` and ends.
     fn fork(work: impl FnOnce()) -> Self {
-        // SAFETY: the child uses what is made for that and leaves by `_exit`, whatever other threads there were.
+        // SAFETY: the child uses only functions that are made for that and leaves by `_exit`, whichever other threads there were.
         match unsafe { libc::fork() } {
             0 => {
                 // SAFETY: concerns this process alone.
@@ -42,7 +42,7 @@ impl Child {
     /// Waits for its good end.
     fn join(self) {
         let mut status = 0;
-        // SAFETY: the child is ours and nobody else waits for it.
+        // SAFETY: the child is ours and only this thread waits for it.
         assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, 0) }, self.0);
         assert_eq!(status, 0, "the child failed or hung (status {status:#x})");
     }
@@ -57,7 +57,7 @@ struct Signal {
 impl Signal {
     fn new() -> Self {
         let mut ends = [0; 2];
-        // SAFETY: the array has room for the two descriptors, which are nobody else's.
+        // SAFETY: the array has room for the two descriptors, which have no other owner.
         let [reader, writer] = unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             ends.map(|end| File::from(OwnedFd::from_raw_fd(end)))

@@ -136,7 +136,7 @@ fn zeroes_that_low_addresses_have_no_room_for_begin_there() {
     let [code, small, zeroes] = [0, 1, 2].map(|segment| alloc.address(segment).value());
     assert!(code < small && small < zeroes && zeroes < 1 << 30, "{code:#x} {small:#x} {zeroes:#x}");
     assert_eq!(touch_ends(alloc.address(2), 9 * GIB / 4 + 6), [0, 0]);
-    // What has room lies below as a whole, beside them too.
+    // Segments that fit lie below as a whole, beside them too.
     let requests = [request(SegmentKind::Code, 0), request(SegmentKind::Data, GIB / 2)];
     drop(alloc);
     let alloc = manager.allocate_low("small.o", &requests).unwrap().finalize().unwrap();

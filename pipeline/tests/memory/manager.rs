@@ -185,7 +185,7 @@ fn little_address_space_is_shared_with_the_program() {
     assert!(bytes <= 64 << 20, "{bytes}");
     let objects: Vec<_> = (0..3000).map(|_| with(&manager, SegmentKind::Code, &RETURN_42)).collect();
     assert!(objects.iter().all(|code| call(code.address(0)) == 42));
-    // What the range leaves is the program's.
+    // The rest of the range is the program's.
     let own = vec![1_u8; bytes as usize / 2];
     assert_eq!(own[own.len() - 1], 1);
 }

@@ -99,8 +99,8 @@ fn low_memory_lies_below_two_gibibytes_and_goes_with_its_last_object() {
     }
 }
 
-/// What lies between the low addresses and us may be taken: by an executable that is not position-independent, its
-/// heap, or another manager. The next gap serves.
+/// The addresses between the low ones and ours may be taken: by an executable that is not position-independent, its heap, or another
+/// manager. The next gap serves.
 #[test]
 fn managers_share_the_low_addresses() {
     let managers: Vec<_> = (0..4).map(|_| InProcessMemoryManager::new().unwrap()).collect();

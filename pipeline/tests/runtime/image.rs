@@ -1,4 +1,4 @@
-//! What linkers make of an executable, where the engine has the process for a program.
+//! Symbols and tables of an executable, where the engine has the process for a program.
 
 use std::collections::HashMap;
 

@@ -13,7 +13,7 @@ use uruk_pipeline::platform::Platform;
 
 type Instance = Arc<CodeInstance<ExecutorAddr>>;
 
-/// What every boxed value has in its upper bits, so that one which was not boxed, or twice, is seen.
+/// The upper bits of every boxed value. They show a value that was not boxed, or boxed twice.
 const INTEGER: u64 = 0x1111 << 48;
 const FLOAT: u64 = 0x2222 << 48;
 

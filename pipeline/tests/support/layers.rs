@@ -7,7 +7,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, MaterializationResponsibility, 
 use uruk_pipeline::object::ObjectBuffer;
 use uruk_pipeline::object::ObjectLayer;
 
-/// What the layer was asked to link.
+/// A unit that the layer was asked to link.
 pub(crate) struct Linked {
     pub(crate) unit: String,
     /// The symbols to define, sorted, without the one that stands for initializers.
@@ -21,7 +21,7 @@ pub(crate) struct Linked {
 pub(crate) struct RecordingLayer(Mutex<Vec<Linked>>);
 
 impl RecordingLayer {
-    /// What was linked since this was last asked.
+    /// The units that were linked since the last call.
     pub(crate) fn take(&self) -> Vec<Linked> {
         std::mem::take(&mut *self.0.lock())
     }
