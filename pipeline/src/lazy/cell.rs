@@ -1,28 +1,29 @@
-//! Where a stub leads to: to begin with, once it has been called, and after it was led elsewhere.
+//! The target of a stub: at first, after its first call, and after it was led elsewhere.
 //!
 //! ```text
 //!   generation 1 ─redirect─▶ generation 2 ─redirect─▶ …
 //!   caller: which generation? ─ find its body ─ bind, if it still is that generation ─ otherwise again
 //! ```
 //!
-//! Of one generation there may be two bodies: the one that was found first, whose calls are counted, and a better one ([`promote`](Cell::promote)).
+//! A generation may have two bodies: the one that was found first, whose calls are counted, and a better one ([`promote`](Cell::promote)).
 //!
-//! The slot is written under the cell's lock alone, so what a slow caller has found for an older generation never overtakes a newer one.
-//! Nor does it take the place of a better body. The models are `loom-tests/tests/redirect.rs` and `promote.rs`, which compile this file.
+//! The slot is written under the cell's lock alone, so a body that a slow caller has found for an older generation never overtakes a newer
+//! one. Nor does it take the place of a better body. The models are `loom-tests/tests/redirect.rs` and `promote.rs`, which compile this
+//! file.
 //!
 //! **Holds.** When a redirection has returned, the slot leads to no older body. When a promotion has returned, it leads to none that is worse.
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Mutex, weakened};
 
-/// The word that a stub jumps through. Who uses it holds the stub, or is called through it.
+/// The word that a stub jumps through. Its user holds the stub, or is called through it.
 pub(super) trait Slot: Clone {
     fn load(&self) -> u64;
     fn store(&self, address: u64);
     /// The same, and so many calls are counted.
     fn store_counted(&self, address: u64, calls: u32);
 
-    /// Runs `look`, which looks where the stub leads, while nobody is about to lead it elsewhere together with others.
+    /// Runs `look`, which looks where the stub leads. No other thread is about to lead it elsewhere together with others then.
     fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
         look()
     }
@@ -131,7 +132,8 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         Ok(kept)
     }
 
-    /// What a better body is wanted of: the generation, its destination, and the slot that leads there. Nothing if it leads nowhere.
+    /// The bound body that a better one would replace: its generation, its destination, and the slot that leads there. `None` if there is
+    /// none.
     pub(super) fn bound(&self) -> Option<(u64, D, S)> {
         let state = self.0.lock();
         let (slot, _) = state.slot.as_ref().filter(|_| state.now.bound.is_some())?;

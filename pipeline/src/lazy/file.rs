@@ -6,9 +6,9 @@
 //!                └── &f ────────────┘
 //! ```
 //!
-//! Data of the file keeps its names: who refers to it has the file compiled. What is local to the file has no stub.
+//! Data of the file keeps its names: a reference to it has the file compiled. Functions that are local to the file have no stub.
 //!
-//! **Holds.** A function has one address, the stub's, whoever takes it.
+//! **Holds.** A function has one address, the stub's, for all code that takes it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -120,7 +120,7 @@ impl FileStubs {
         }
     }
 
-    /// What the object calls the body of a function, and whether another definition may have taken its place.
+    /// The name of a function's body in the object, and whether another definition may have taken its place.
     fn body_of(&self, name: &str) -> Option<(&str, bool)> {
         let function = self.functions.get(default_version(name))?;
         Some((&function.body, function.flags.contains(SymbolFlags::WEAK)))

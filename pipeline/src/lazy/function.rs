@@ -19,10 +19,10 @@ use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{Destination, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
-/// Where a function is, and what keeps it there: nothing if it is no code of ours.
+/// A function's address, and the code that is kept there: `None` if it is not linked code.
 pub(super) type Found = (ExecutorAddr, Option<HeldCode>);
 
-/// What a stub stands for.
+/// The function that a stub stands for.
 #[derive(Clone)]
 pub(super) struct Body {
     pub(super) dylib: WeakJitDylib,
@@ -118,7 +118,7 @@ impl LazyFunction {
         |address| self.manager.layer.hold_before(address, &self.leads_on)
     }
 
-    /// Finds the body on this thread, which compiles it unless somebody has begun.
+    /// Finds the body on this thread, which compiles it unless another thread has begun.
     fn find_here(&self, body: &Body) -> Result<Found, LazyCallError> {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
@@ -131,7 +131,7 @@ impl LazyFunction {
     }
 
     /// Leads the stub to `body`: at once if it is `ready`, otherwise the next call finds it. Writes the `table` that its group is about to
-    /// have, if there is one, and otherwise its slot. What this gives is dropped without a lock.
+    /// have, if there is one, and otherwise its slot. The caller drops the result without a lock.
     pub(super) fn redirect(
         &self,
         body: Body,
@@ -221,7 +221,7 @@ impl Destination for LazyFunction {
     }
 }
 
-/// Looks up what nobody waits for: by the workers, or on this thread.
+/// Looks up a body that no caller waits for: by the workers, or on this thread.
 pub(super) fn speculative(
     session: &ExecutionSession,
     request: LookupRequest,

@@ -5,11 +5,11 @@
 //!   stub g: load root, load g of it, jump              └─▶ (after)  table 2: f' g' h
 //! ```
 //!
-//! First calls and redirections of one function write the table that is there. Who leads several elsewhere copies it, writes the copy,
-//! and publishes that, all under the group's lock. A first call takes the lock too, whenever it looks where its stub leads: what it finds
-//! in a switch that is not over would be newer than what others reach.
+//! First calls and redirections of one function write the present table. A switch of several functions copies the table, writes the copy,
+//! and publishes it, all under the group's lock. A first call takes the lock too, whenever it looks where its stub leads. Without the lock
+//! it could find a new body in the middle of a switch, while other stubs still lead to old ones.
 //!
-//! A thread may have loaded the root and not jumped yet, and nobody knows for how long. So tables stay until the stubs go.
+//! A thread may have loaded the root and not jumped yet, for an unknown time. So tables stay until the stubs go.
 //!
 //! The model is `loom-tests/tests/group.rs`, which compiles this file.
 //!
@@ -21,9 +21,9 @@ use uruk_core::sync::{Arc, Mutex, weakened};
 /// Where a group's stubs lead, by their numbers.
 pub(super) type Table = Arc<[AtomicU64]>;
 
-/// The word that all stubs of a group load. Who uses it holds one of them.
+/// The word that all stubs of a group load. Its user holds one of them.
 pub(super) trait Root {
-    /// What the table has that is there.
+    /// The entries of the present table.
     fn read(&self) -> Vec<u64>;
     /// Gives the stubs another one, which stays as long as they do.
     fn publish(&self, table: &Table);
@@ -40,7 +40,7 @@ impl Group {
         look()
     }
 
-    /// Has `lead` write a copy of the table, which is what stubs jump through when this returns.
+    /// Has `lead` write a copy of the table. Stubs jump through the copy when this returns.
     pub(super) fn switch<T>(&self, root: &impl Root, lead: impl FnOnce(&Table) -> T) -> T {
         let mut tables = self.0.lock();
         let next: Table = root.read().into_iter().map(AtomicU64::new).collect();

@@ -1,4 +1,4 @@
-//! What is known of lazy functions from when they are defined: names, and whether they were called or compiled ahead.
+//! Facts about lazy functions from their definition on: names, and whether they were called or compiled ahead.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::order::FunctionOfFile;
 /// Functions that are defined together.
 pub(super) struct LazyUnit {
     file: Arc<str>,
-    /// What the name of a function ends in that is local to the file.
+    /// The suffix of names of functions that are local to the file.
     ends_of_locals: Box<str>,
     /// Where the bodies are.
     pub(super) dylib: WeakJitDylib,
@@ -21,7 +21,7 @@ pub(super) struct LazyUnit {
 /// A function as it was defined.
 pub(super) struct KnownFunction {
     pub(super) body: SymbolName,
-    /// What it is called.
+    /// Its names.
     pub(super) names: Vec<SymbolName>,
     /// The number of its first call; none is zero.
     call: AtomicU64,
@@ -55,7 +55,7 @@ impl LazyUnit {
         &self.file
     }
 
-    /// What a function is called in its file.
+    /// The names of a function in its file.
     pub(super) fn names(&self, function: &KnownFunction) -> impl Iterator<Item = FunctionOfFile> {
         let name = |name: &SymbolName| {
             let name = name.as_str();

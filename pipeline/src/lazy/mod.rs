@@ -9,8 +9,9 @@
 //! are an ordinary graph that the linker places; nothing executable is ever written again. The first call is
 //! `runtime/call_through.rs`.
 //!
-//! **Who runs what.** The body is looked up, and unless somebody has begun with it, compiled and linked on the thread that calls
-//! ([`lookup_here`](uruk_core::ExecutionSession::lookup_here)): no other thread has to wake. Threads that call it meanwhile wait in the same lookup.
+//! **Where it runs.** The body is looked up. Unless another thread has begun with it, it is compiled and linked on the thread that calls
+//! ([`lookup_here`](uruk_core::ExecutionSession::lookup_here)): no other thread has to wake. Threads that call it meanwhile wait in the
+//! same lookup.
 //!
 //! **Tiers.** If there are any, a slot may lead to a counting part first, which jumps on to the body:
 //!
@@ -19,11 +20,11 @@
 //!                                         └─(none left)─▶ cold part ─▶ the function waits to be compiled better ─▶ body
 //! ```
 //!
-//! **Which body.** [`redirect`](LazyCallThroughManager::redirect) gives functions other bodies while other threads call them. Those of a
+//! **Bodies.** [`redirect`](LazyCallThroughManager::redirect) gives functions other bodies while other threads call them. Functions of a
 //! [group](LazyCallThroughManager::lazy_group) are switched at one moment: their stubs jump through one table.
 //!
-//! **Holds.** A slot leads to code that was present after it was found, and whoever holds the stub holds that code. A stub whose body is
-//! removed later leads to what was there, as every call that is linked directly does, until it is led elsewhere.
+//! **Holds.** A slot leads to code that was present after it was found, and a holder of the stub also holds that code. A stub whose body is
+//! removed later keeps leading to the removed code, like every call that is linked directly, until it is led elsewhere.
 
 mod cell;
 mod file;
@@ -61,14 +62,14 @@ use crate::link::{LeadsOn, ObjectLinkingLayer, Stubs};
 use crate::runtime::call_through::Destination;
 use crate::tiers::Improve;
 
-/// Why a function could not be had when it was first called.
+/// Why a first call found no function.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LazyCallError {
     /// It could not be found, compiled or linked.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// What was found is data.
+    /// The symbol is data.
     #[error("what was found is not a function")]
     NotCallable,
     /// The session is gone.
@@ -86,9 +87,9 @@ pub enum LazyCallError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct LazyCallFailure<'a> {
-    /// What was called.
+    /// The function that was called.
     pub function: &'a SymbolName,
-    /// Why it cannot go on there.
+    /// Why the call cannot go on there.
     pub error: LazyCallError,
 }
 
@@ -171,7 +172,7 @@ impl LazyCallThroughManager {
         Self { speculator, ..self }
     }
 
-    /// Who knows in which order functions were called, and compiles some ahead.
+    /// Records the order of first calls, and compiles some functions ahead.
     pub fn speculator(&self) -> &Speculator {
         &self.speculator
     }
@@ -241,8 +242,8 @@ impl LazyCallThroughManager {
         self.lazy_functions("<lazy reexports>".into(), "".into(), bodies, functions, Some(improve))
     }
 
-    /// The same under a name for messages, and for orders of calls, where functions do not end in `ends_of_locals`. What can be improved
-    /// is counted.
+    /// The same with a name for messages and for orders of calls. There, names of functions lose the suffix `ends_of_locals`. Calls of
+    /// functions that can be improved are counted.
     pub(crate) fn lazy_functions(
         &self,
         name: Arc<str>,
@@ -271,7 +272,7 @@ impl LazyCallThroughManager {
 
 fn say_and_abort(failure: &LazyCallFailure<'_>) -> ExecutorAddr {
     use std::io::Write as _;
-    // Nobody is left to be told if that fails.
+    // If that fails too, the message is lost.
     _ = writeln!(std::io::stderr(), "uruk: {failure}");
     ExecutorAddr::from_ptr(libc::abort as *const ())
 }
@@ -296,7 +297,7 @@ struct LazyReexports {
 
 enum Kind {
     Plain,
-    /// What can be improved is counted.
+    /// Calls are counted.
     Improvable(Arc<dyn Improve>),
     /// They are led elsewhere together.
     Group,

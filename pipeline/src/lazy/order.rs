@@ -14,12 +14,12 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-/// A function as it is called from one run of a program to the next.
+/// A function's name from one run of a program to the next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FunctionOfFile {
-    /// What the file is called, without its directories.
+    /// The file's name, without its directories.
     pub file: Box<str>,
-    /// What the function is called in the file.
+    /// The function's name in the file.
     pub function: Box<str>,
 }
 

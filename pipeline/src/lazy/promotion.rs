@@ -12,7 +12,7 @@ use super::function::LazyFunction;
 use crate::runtime::call_through::Destination;
 use crate::tiers::{Improve, Promote, PromotionEnd, PromotionOrder, Tiers};
 
-/// What the functions of one unit have in common.
+/// Shared by the functions of one unit.
 pub(super) struct Improving {
     pub(super) improve: Arc<dyn Improve>,
     cells: OnceLock<Weak<[Box<dyn Destination>]>>,
@@ -23,7 +23,7 @@ impl Improving {
         Arc::new(Self { improve, cells: OnceLock::new() })
     }
 
-    /// Says where the functions are; once.
+    /// Notes where the functions are; once.
     pub(super) fn are_at(&self, cells: &Cells) {
         self.cells.get_or_init(|| Arc::downgrade(cells));
     }
@@ -35,7 +35,7 @@ impl Improving {
     }
 }
 
-/// What waits for the promoter: one function.
+/// One function that waits for the promoter.
 pub(super) struct Promotion {
     improving: Arc<Improving>,
     number: u32,

@@ -99,8 +99,7 @@ impl ArchiveIndex {
     /// that the archive's own table says nothing about.
     ///
     /// # Errors
-    /// [`ObjectError`], converted, for what is no archive, a thin one, or one that is cut off; and whatever
-    /// `bitcode_symbols` says.
+    /// [`ObjectError`], converted, if the bytes are no archive, a thin one, or one that is cut off; and every error of `bitcode_symbols`.
     ///
     /// # Cost
     /// One pass over the member headers and the symbol table. Without a symbol table, one over each
@@ -158,7 +157,7 @@ impl ArchiveIndex {
         Ok(index)
     }
 
-    /// What to call the archive in messages.
+    /// The archive's name in messages.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -226,7 +225,7 @@ impl ArchiveIndex {
     }
 }
 
-/// What is wrong with an archive.
+/// The damage of an archive.
 #[derive(Debug, thiserror::Error)]
 enum Damage {
     #[error(transparent)]
@@ -260,7 +259,7 @@ fn cut_member(
     Ok(ArchiveMember { contents, symbols: Vec::new() })
 }
 
-/// What an object defines; nothing for a member that is no object, as archives hold other files too.
+/// The definitions of an object. Empty for a member that is no object, because archives hold other files too.
 fn defined_names(member: &ObjectBuffer) -> Result<Vec<Box<str>>, ObjectError> {
     match ObjectInterface::read(member) {
         Ok(interface) => Ok(interface.defined.iter().map(|symbol| symbol.name.into()).collect()),

@@ -57,7 +57,7 @@ impl ObjectBuffer {
         }
     }
 
-    /// What to call the bytes in messages.
+    /// The bytes' name in messages.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -1,14 +1,13 @@
 //! Tentative definitions: one variable, however many files say `int x;`.
 //!
-//! A tentative definition asks for room and has no contents. Several of one name are one variable, of the
-//! largest size and alignment asked for, and a real definition makes all of them references. That is
-//! decided among files, so no file can keep its own: each hands them to the [`CommonSymbols`] of its dylib
-//! and refers to what comes of it.
+//! A tentative definition asks for room and has no contents. Several of one name are one variable, of the largest size and alignment among
+//! them, and a real definition makes all of them references. That is decided among files, so no file can keep its own: each hands them to
+//! the [`CommonSymbols`] of its dylib and refers to the variable that results.
 //!
 //! An archive whose member defines the variable with a value provides it, as for GNU ld: that member joins the program
 //! although nothing is missing. Weak definitions, functions, and members that define it tentatively too do not count.
 //!
-//! Holds: the room is decided when somebody first asks for the variable. Who asks for more later is refused.
+//! Holds: the room is decided by the first lookup of the variable. A later file that needs more is refused.
 //!
 //! Each tentative definition is offered to the dylib, which keeps one and says whose it is. So a variable that was removed can be
 //! defined again, and nothing here has to know of the removal.
@@ -115,14 +114,14 @@ impl Resource for Registered {
     }
 }
 
-/// Adds to the dylib what an archive has to define the variable with a value, if it has anything.
+/// Adds to the dylib the archive's definition of the variable with a value, if there is one.
 type AddDefinition = dyn Fn(&JitDylib, &SymbolName) -> Result<(), SharedError> + Send + Sync;
 
 /// The room of one variable.
 #[derive(Debug)]
 struct Room {
     extent: CommonExtent,
-    /// Somebody has asked for the variable.
+    /// Whether the variable was looked up.
     decided: bool,
 }
 
@@ -182,11 +181,11 @@ impl CommonSymbols {
         }
     }
 
-    /// Lets an archive provide the variables of `dylib` that are defined tentatively, those of earlier files and of later
-    /// ones. What is in use already stays as it is.
+    /// Lets an archive provide the variables of `dylib` that are defined tentatively, those of earlier files and of later ones. A variable
+    /// that is in use already stays as it is.
     ///
     /// # Errors
-    /// [`CommonError::Archive`] if the dylib refuses what the archive has. The archive is not asked again then.
+    /// [`CommonError::Archive`] if the dylib refuses the archive's definition. The archive is not asked again then.
     pub fn search(
         &self,
         dylib: &JitDylib,
@@ -247,7 +246,7 @@ impl Room {
     }
 }
 
-/// One variable that nobody has defined but tentatively.
+/// One variable that has only tentative definitions.
 struct CommonUnit {
     symbol: SymbolName,
     flags: SymbolFlags,

@@ -11,7 +11,7 @@ pub enum ObjectError {
     NotElf {
         /// The file or archive member.
         object: Arc<str>,
-        /// What the first bytes look like.
+        /// The meaning of the first bytes.
         found: String,
     },
     /// An ELF file for another kind of machine.
@@ -33,7 +33,7 @@ pub enum ObjectError {
     NotRelocatable {
         /// The file or archive member.
         object: Arc<str>,
-        /// What it is instead.
+        /// The actual kind of file.
         kind: String,
     },
     /// An object that holds a compiler's intermediate code in place of machine code.
@@ -44,14 +44,14 @@ pub enum ObjectError {
         /// The file or archive member.
         object: Arc<str>,
     },
-    /// The file says something about itself that is not so: most often it was cut off.
+    /// The file contradicts itself: most often it was cut off.
     #[error("{object}: truncated or malformed ({size_bytes} bytes): {what}")]
     Malformed {
         /// The file or archive member.
         object: Arc<str>,
         /// How many bytes there were.
         size_bytes: usize,
-        /// What does not hold.
+        /// The contradiction.
         what: String,
     },
     /// An archive of objects for another system.
@@ -61,7 +61,7 @@ pub enum ObjectError {
         archive: Arc<str>,
         /// The name of the first such member.
         member: Box<str>,
-        /// What it is, and what would do.
+        /// The member's actual form, and the form that is needed.
         found: String,
     },
     /// An archive that holds paths in place of members.

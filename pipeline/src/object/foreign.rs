@@ -60,7 +60,7 @@ const COMPILE_SOURCE: &str = "name its source";
 const LINKER_SCRIPT: &str = "a linker script";
 const NAME_FILES: &str = "name the objects and libraries that it names";
 
-/// What a file is that is none of those the engine takes, and what to do with it; nothing if it is not known.
+/// The format of a file that the engine does not take, with advice. `None` if the format is not known.
 pub fn foreign_format(bytes: &[u8]) -> Option<String> {
     if let Some(what) = foreign_object(bytes) {
         return Some(format!("{what}; {COMPILE}"));
@@ -69,7 +69,7 @@ pub fn foreign_format(bytes: &[u8]) -> Option<String> {
     known.map(|(_, what, advice)| format!("{what}; {advice}"))
 }
 
-/// What an object, program or archive of another system is.
+/// The kind of an object, program or archive of another system.
 pub(super) fn foreign_object(bytes: &[u8]) -> Option<&'static str> {
     // Both begin alike. One goes on with how many programs it has, the other with a version that is larger.
     if let [0xCA, 0xFE, 0xBA, 0xBE | 0xBF, _, _, _, count, ..] = bytes {

@@ -18,7 +18,7 @@ type Brought = Arc<[SymbolName]>;
 /// How a member becomes definitions of a dylib: as an object or as bitcode.
 type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> + Send + Sync;
 
-/// Adds the members of a static archive to a dylib when somebody asks for what they define.
+/// Adds the members of a static archive to a dylib when symbols that they define are looked up.
 ///
 /// As with a static linker, a weak reference does not pull a member in. Members wanted by one lookup are
 /// added in the archive's order.
@@ -64,16 +64,16 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 pub struct StaticArchiveGenerator {
     index: ArchiveIndex,
     define: Box<DefineMember>,
-    /// By position, how far each member is that was asked for.
+    /// The stage of each requested member, by position.
     brought: Mutex<FxHashMap<usize, Stage>>,
 }
 
-/// How far a member is.
+/// The stage of a member.
 #[derive(Clone)]
 enum Stage {
     /// A thread defines it, and opens the latch when it has.
     Defining(Arc<Latch>),
-    /// What the dylib had of it once it was added.
+    /// The definitions that the dylib took of it.
     Added(Brought),
 }
 

@@ -2,7 +2,7 @@
 
 use object::elf;
 
-/// What the bytes of a file claim to be. Nothing further is checked.
+/// The format that the first bytes of a file announce. Nothing further is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// Nothing at all.
@@ -26,7 +26,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// What `bytes` begin like.
+    /// The format of `bytes`, by their beginning.
     pub fn of(bytes: &[u8]) -> Self {
         match bytes {
             [] => Self::Empty,
@@ -65,7 +65,7 @@ pub fn is_script(bytes: &[u8]) -> bool {
 fn begins_as_textual_ir(bytes: &[u8]) -> bool {
     const WORDS: [&[u8]; 7] =
         [b"source_filename", b"target", b"module", b"define", b"declare", b"attributes", b"uselistorder"];
-    // What names begin with, of variables, types, metadata, COMDATs and summaries.
+    // The first characters of names: of variables, types, metadata, COMDATs and summaries.
     const MARKS: &[u8] = b"@%!$^";
     // A comment may be long, but a file that is nothing else for so long is not looked at further.
     let beginning = &bytes[..bytes.len().min(1 << 16)];

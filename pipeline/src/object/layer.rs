@@ -21,11 +21,11 @@ pub trait ObjectLayer: Send + Sync {
     /// references to it go there. A hidden one that its dylib has nowhere else is the object's own.
     ///
     /// # Concurrency
-    /// Called on whatever thread materializes, several at a time, with no LLVM context held.
+    /// Called on any thread that materializes, several at a time, with no LLVM context held.
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer);
 
-    /// Tells the layer of an object that it may be given later, before anybody can ask for its symbols: where
-    /// others are placed may depend on what this one refers to. The default does not care.
+    /// Announces an object that the layer may be given later, before its symbols can be looked up: the places of other objects may depend
+    /// on its references. The default does nothing.
     fn announce(&self, object: &ObjectBuffer) {
         let _ = object;
     }

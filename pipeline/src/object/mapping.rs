@@ -27,16 +27,16 @@ impl Mapping {
 
 impl AsRef<[u8]> for Mapping {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `of_file` mapped this many readable bytes here and only `drop` unmaps them. That nobody
-        // writes to or truncates the file meanwhile is what `ObjectBuffer::open` asks of its caller.
+        // SAFETY: `of_file` mapped this many readable bytes here and only `drop` unmaps them. The caller of `ObjectBuffer::open` guarantees
+        // that the file is neither written to nor truncated meanwhile.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.size_bytes) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is the one `of_file` mapped, and the borrow rules end every slice of it before.
-        // A failure would leave the pages mapped, which is harmless and has nobody to be told.
+        // SAFETY: the range is the one `of_file` mapped, and the borrow rules end every slice of it before. A failure would leave the pages
+        // mapped, which is harmless, and no caller could act on it.
         let _ = unsafe { munmap(self.address.as_ptr().cast(), self.size_bytes) };
     }
 }

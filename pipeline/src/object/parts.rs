@@ -1,6 +1,6 @@
 //! The objects of a module that was compiled in parts, as one buffer: an archive without a table, which `ar` and `nm` can read.
 //!
-//! Whoever takes objects may be given one. The linker makes one graph of it, and calls it by the module's name.
+//! All code that takes objects may be given one. The linker makes one graph of it, under the module's name.
 
 use std::sync::Arc;
 

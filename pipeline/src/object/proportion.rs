@@ -1,4 +1,4 @@
-//! What a file may ask for: memory and time in proportion to its size.
+//! Limits of a file: memory and time in proportion to its size.
 //!
 //! The tables of an object or an archive may all point at the same bytes. A megabyte could so describe gigabytes of
 //! contents, or of names. Two rules exclude that, and each reader of a file applies them before it allocates:
@@ -36,7 +36,7 @@ pub(crate) struct NamesTooLong {
 }
 
 impl NameBudget {
-    /// What a file of this size may spend.
+    /// The budget of a file of this size.
     pub(crate) const fn of_file(file_bytes: usize) -> Self {
         Self { left_bytes: file_bytes.saturating_mul(NAMES_PER_BYTE), file_bytes }
     }
@@ -54,7 +54,7 @@ impl NameBudget {
     }
 }
 
-/// What the headers of sections say about the file, and is not so.
+/// A false statement of section headers about the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SectionsError {
     /// A section is not where it is said to be.

@@ -19,8 +19,8 @@ use super::relocations::Relocations;
 pub struct CloseReferences<'data> {
     /// Whether it holds addresses in 32 bits that only the link decides on.
     pub needs_low_addresses: bool,
-    /// What others may define and it refers to by an address of 32 bits, or by a distance of 32 bits other than that of
-    /// a call or jump.
+    /// Undefined or replaceable symbols that it refers to by an address of 32 bits, or by a distance of 32 bits other than that of a call
+    /// or jump.
     pub names: Vec<&'data str>,
 }
 
@@ -33,7 +33,7 @@ impl<'data> CloseReferences<'data> {
     /// One pass over the relocations; nothing is copied.
     pub fn read(object: &'data ObjectBuffer) -> Self {
         let mut references = Self::default();
-        // What is malformed ends the reading.
+        // Malformed bytes end the reading.
         let _ = references.read_sections(object.bytes());
         references
     }

@@ -28,7 +28,7 @@ impl<'a> Relocations<'a> {
         Ok(compact.map(|(compact, _)| Self::Compact(compact)))
     }
 
-    /// No more than this many follow, if they lie in `section_bytes`. What the section itself says may be anything.
+    /// No more than this many follow, if they lie in `section_bytes`. The section's own count may be false.
     pub(crate) fn count_max(&self, section_bytes: u64) -> usize {
         match self {
             Self::Plain(plain) => plain.len(),

@@ -5,29 +5,29 @@ use std::fmt;
 use uruk_core::SymbolName;
 use uruk_core::sync::Arc;
 
-/// What matters about a unit before it is compiled.
+/// Facts about a unit before it is compiled.
 #[derive(Clone, Debug, Default)]
 pub struct UnitTraits {
     /// Whether it has sections that lie next to those of the same name in other units, or asks where they are.
     pub shares_sections: bool,
-    /// A measure of how long compiling it takes: the size of its source. Zero for what is compiled already.
+    /// A measure of how long compiling it takes: the size of its source. Zero if it is compiled already.
     pub work_bytes: usize,
     /// Whether a program that refers to nothing of it runs the same without it.
     pub is_passive: bool,
     /// Whether it has initializers.
     pub runs_at_start: bool,
-    /// Its functions that are compiled when they are called: linking the unit does not say what they miss.
+    /// Its functions that are compiled when they are called. Linking the unit does not show what they miss.
     pub compiled_on_call: Option<CompiledOnCall>,
-    /// What it defines and refers to, as far as that is known.
+    /// Its definitions and references, as far as they are known.
     pub references: References,
 }
 
-/// What a file gives to a program, and what it cannot do without.
+/// Definitions that a file gives to a program, and references that it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// What it defines, and nobody else can.
+    /// Definitions that no other file can replace.
     pub defined: Box<[SymbolName]>,
-    /// What it refers to and does not define. Weak references are left out.
+    /// References without a definition of its own, weak ones left out.
     pub undefined: Box<[SymbolName]>,
 }
 

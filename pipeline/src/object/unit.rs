@@ -70,7 +70,7 @@ impl ObjectMaterializationUnit {
         (&mut self.interface, &mut self.traits.references)
     }
 
-    /// What a platform is told of the unit. Its references are told once.
+    /// The unit's traits for a platform. Its references are given once.
     pub fn take_traits(&mut self) -> UnitTraits {
         let references = std::mem::take(&mut self.traits.references);
         UnitTraits { references, ..self.traits.clone() }
@@ -152,7 +152,7 @@ pub(crate) fn intern_interface<'a>(
     interface.with_initializer(session.intern(&format!("<initializers {number} of {file}>")))
 }
 
-/// What a file of this interface gives to others, and what it needs of them.
+/// Definitions and needed references of a file with this interface.
 pub(crate) fn references<'a>(
     session: &ExecutionSession,
     interface: &MaterializationInterface,
