@@ -177,8 +177,8 @@ impl LazyCallThroughManager {
         &self.speculator
     }
 
-    /// Has calls that fail go on at the address that `handler` gives: of a function that may be called as the one that is missing, or that
-    /// does not return. Without a handler such a call says what is wrong on stderr and ends the process: it has nowhere to return to.
+    /// On failure, a call continues at the address from `handler`: a function with the signature of the missing one, or one that does not
+    /// return. Without a handler the call reports the error on stderr and ends the process: it has nowhere to return to.
     ///
     /// The handler runs on a stack of the engine's and must not unwind. The next call of the function tries again.
     ///

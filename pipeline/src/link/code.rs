@@ -1,4 +1,4 @@
-//! Linked code, and who keeps it: the trackers of its objects, and whoever holds what runs there.
+//! Linked code and its keepers: the trackers of its objects, and the holders of code that runs there.
 //!
 //! ```text
 //!   share of a ─▶ owned ─▶ code ◀── held code (a function's handle)
@@ -6,15 +6,15 @@
 //!                       ranges: which code is where
 //! ```
 //!
-//! Stubs that are bound when they are first called refer to nothing before that. Who holds them holds what they lead on to from then on
-//! too: [`LeadsOn`] knows its holders, without keeping them.
+//! Stubs that are bound when they are first called refer to nothing before that. A holder of stubs also holds the code that they lead on to
+//! from then on: [`LeadsOn`] knows its holders, without keeping them.
 //!
-//! Code is unmapped when nobody keeps it any more and no thread is inside that was when it was removed, on the thread that was the last. Its trackers let it go when they are
-//! removed. Who holds a function holds all code that the function may reach by references, its own or through others: which addresses
-//! code refers to is noted when it is linked. What is reached in another way, by a pointer that was handed over while it ran, is not
-//! seen.
+//! Code is unmapped when it has no keeper left, and no thread is inside that was inside when the code was removed. The last of them unmaps
+//! it. Trackers release their code when they are removed. A holder of a function holds all code that the function may reach by references,
+//! directly or through other code: the addresses that code refers to are noted when it is linked. Code that is reached in another way, by a
+//! pointer that was handed over at run time, is not seen.
 //!
-//! The model of who holds stubs while they are bound is `loom-tests/tests/call_through.rs`, for which this file needs little around it.
+//! The model of holding stubs while they are bound is `loom-tests/tests/call_through.rs`, for which this file needs little around it.
 //!
 //! **Holds.** Code is found by its addresses from before its symbols are Ready until its memory goes, so two pieces of code are never
 //! found at one address.
@@ -33,15 +33,15 @@ use crate::guard::GuardDomain;
 use crate::runtime::call_through::KeepsCode;
 use crate::runtime::endings::{self, CodeNumber, Ending, Keeps};
 
-/// What is dropped after the code.
+/// A value that is dropped after the code.
 pub type AfterCode = Arc<dyn Any + Send + Sync>;
 
 /// The code of one link.
 pub(super) struct Code {
-    /// By which its end knows it.
+    /// The number under which `endings` knows it.
     number: Option<CodeNumber>,
     ranges: Box<[Range<u64>]>,
-    /// What it refers to that it has not itself, in memory of ours or not.
+    /// Addresses outside of it that it refers to, in memory of ours or not.
     refers_to: Box<[ExecutorAddr]>,
     known: Arc<CodeMap>,
     stubs: Option<Stubs>,
@@ -49,7 +49,7 @@ pub(super) struct Code {
     after: Mutex<Vec<AfterCode>>, // Last: these go when all else has gone.
 }
 
-/// Which code lies where.
+/// Code by its addresses.
 ///
 /// # Concurrency
 /// One lock, held for map operations. Code is not dropped under it.
@@ -66,24 +66,24 @@ pub(super) struct CodeMap {
 #[derive(Clone)]
 pub struct HeldCode(Arc<Holder>);
 
-/// What one holder keeps.
+/// The code that one holder keeps.
 struct Holder {
     known: Arc<CodeMap>,
     code: Mutex<Vec<Arc<Code>>>,
 }
 
-/// What stubs have besides their code.
+/// Data of stubs besides their code.
 pub(crate) struct Stubs {
     pub(crate) leads_on: Arc<LeadsOn>,
     /// Dropped after the code.
     pub(crate) cells: AfterCode,
 }
 
-/// Where stubs lead on to, as far as they have been called.
+/// The targets of stubs that have been called.
 ///
 /// # Concurrency
-/// Who begins to hold the stubs and who binds one of them meet under one lock: either the one finds what is bound, or the other whoever
-/// holds.
+/// A thread that begins to hold the stubs and a thread that binds one of them meet under one lock: either the first finds the bound target,
+/// or the second finds the holder.
 #[derive(Default)]
 pub(crate) struct LeadsOn(Mutex<Bound>);
 
@@ -94,13 +94,13 @@ struct Bound {
     holders: Vec<Weak<Holder>>,
 }
 
-/// How a removal treats code that somebody holds.
+/// How a removal treats code that is held.
 #[derive(Clone, Copy, Debug)]
 pub enum CodeRemoval<'a> {
-    /// It stays mapped until nobody holds it, and every thread has passed that has a [`Guard`](crate::guard::Guard). A clone of this is dropped
-    /// then; at once, if there is none.
+    /// It stays mapped until it has no holder, and every thread with a [`Guard`](crate::guard::Guard) has passed. A clone of this is
+    /// dropped then; at once, if there is none.
     WhenReleased(&'a AfterCode),
-    /// It is unmapped, whoever holds it.
+    /// It is unmapped, even if it is held.
     AtOnce,
 }
 
@@ -124,7 +124,7 @@ impl Code {
         code
     }
 
-    /// Says that the code ends when so many have let it go; gives its number then. `None` if it is there until the process ends.
+    /// Has the code end when `shares` trackers have released it. Gives its number then, and `None` if it is there until the process ends.
     pub(super) fn ends_with(self: &Arc<Self>, shares: usize) -> Option<CodeNumber> {
         let kept: Weak<Self> = Arc::downgrade(self);
         endings::kept_by(self.number?, kept, shares);
@@ -144,7 +144,7 @@ impl Code {
         }
     }
 
-    /// Keeps it for the threads that are inside now. Nobody finds what goes in the same `removal` either.
+    /// Keeps it for the threads that are inside now. They cannot find other code of the same `removal` either.
     pub(super) fn retire(self: &Arc<Self>, removal: Option<RemovalNumber>) {
         self.known.guards.retire_with(self.clone(), removal);
     }
@@ -177,7 +177,7 @@ impl Drop for Code {
 }
 
 impl CodeMap {
-    /// The code at an address, and all that it refers to; nothing if the address is not in code of ours.
+    /// The code at an address, and all that it refers to; `None` if the address is not in linked code.
     ///
     /// # Cost
     /// Linear in what is held: a step for each piece of code, and for each of its references.
@@ -185,8 +185,8 @@ impl CodeMap {
         self.hold_all(address, None)
     }
 
-    /// The same, without what is behind the stubs that lead on by `stubs`: who holds those holds that already, and there may be very much of
-    /// it.
+    /// The same, without the code behind stubs that lead on by `stubs`. A holder of those stubs holds that code already, and there may be
+    /// very much of it.
     pub(super) fn hold_before(self: &Arc<Self>, address: ExecutorAddr, stubs: &LeadsOn) -> Option<HeldCode> {
         self.hold_all(address, Some(stubs))
     }
@@ -198,14 +198,14 @@ impl CodeMap {
         (!is_empty).then_some(HeldCode(holder))
     }
 
-    /// The code at an address, without what it refers to.
+    /// The code at an address, without the code that it refers to.
     pub(super) fn hold_alone(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
         let code = self.find(&[address], &mut FxHashSet::default());
         let is_there = !code.is_empty();
         is_there.then(|| HeldCode(Arc::new(Holder { known: self.clone(), code: Mutex::new(code) })))
     }
 
-    /// What the code at `address` refers to.
+    /// The addresses that the code at `address` refers to.
     pub(super) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         let code = self.find(&[address], &mut FxHashSet::default()).pop();
         code.map_or_else(Vec::new, |code| code.refers_to.to_vec())
@@ -262,10 +262,10 @@ impl Holder {
 }
 
 impl LeadsOn {
-    /// Whoever holds the stubs, and whoever will, holds the code at `address` too, to which stub `number` leads from now on. `held` keeps it
-    /// until then; there is nothing to keep if it is no code of ours.
+    /// Stub `number` leads to `address` from now on. Every holder of the stubs, now and later, holds the code there too. `held` keeps the
+    /// code until then; there is nothing to keep if the address is not in linked code.
     ///
-    /// What this gives is dropped without a lock: code may go with it.
+    /// The caller drops the result without a lock: code may go with it.
     pub(crate) fn lead_on_to(
         &self,
         number: u32,
@@ -289,7 +289,7 @@ impl LeadsOn {
         holders
     }
 
-    /// Who begins to hold the stubs holds nothing for stub `number`, until it leads on again.
+    /// A later holder of the stubs holds nothing for stub `number`, until it leads on again.
     pub(crate) fn lead_nowhere(&self, number: u32) {
         self.0.lock().addresses.remove(&number);
     }
@@ -308,7 +308,7 @@ impl LeadsOn {
 }
 
 impl Bound {
-    /// Looks for those who have gone before it takes more room: nobody else may ever do.
+    /// Removes holders that have gone before it takes more room. Otherwise they might stay for ever.
     fn add(&mut self, holder: &Arc<Holder>) {
         if self.holders.len() == self.holders.capacity() {
             self.holders.retain(|holder| holder.strong_count() > 0);
@@ -317,7 +317,7 @@ impl Bound {
         self.holders.push(Arc::downgrade(holder));
     }
 
-    /// Those who are still there.
+    /// The holders that still exist.
     fn holders(&mut self) -> Vec<HeldCode> {
         self.holders.retain(|holder| holder.strong_count() > 0);
         self.holders.iter().filter_map(Weak::upgrade).map(HeldCode).collect()

@@ -16,7 +16,7 @@
 pub(super) const CIE_POINTER_OFFSET: u64 = 4;
 /// Where a frame description entry's function lies, in the record.
 pub(super) const FUNCTION_OFFSET: u64 = 8;
-/// What ends `.eh_frame`.
+/// The terminator of `.eh_frame`.
 pub(super) const TERMINATOR_BYTES: u64 = 4;
 /// Version, three encodings, the distance to `.eh_frame`, the count.
 const HEADER_BYTES: u64 = 12;
@@ -41,7 +41,7 @@ pub(super) enum RecordKind {
 /// # Errors
 /// The offset of the record that is malformed, and what is wrong with it.
 pub(super) fn split(content: &[u8]) -> Result<Vec<Record>, (u64, &'static str)> {
-    /// What says that a 64-bit length follows. No unwinder reads that form from `.eh_frame`.
+    /// The mark of a 64-bit length. No unwinder reads that form from `.eh_frame`.
     const EXTENDED: u32 = 0xffff_ffff;
     let mut records = Vec::new();
     let mut offset = 0;

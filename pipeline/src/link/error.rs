@@ -29,7 +29,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// A symbol that nobody defines, and one place that needs it.
+/// A symbol without a definition, and one place that needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UndefinedSymbol {
     /// The symbol's name.
@@ -51,7 +51,7 @@ pub enum LinkError {
     Object {
         /// Where.
         site: Box<Site>,
-        /// What is wrong.
+        /// The defect.
         what: Box<str>,
     },
     /// A relocation that this linker does not apply.
@@ -61,9 +61,9 @@ pub enum LinkError {
         site: Box<Site>,
         /// The relocation's name, or its number.
         kind: Box<str>,
-        /// What it refers to.
+        /// The symbol that it refers to.
         symbol: Box<str>,
-        /// What to do, starting with a separator; may be empty.
+        /// Advice, starting with a separator; may be empty.
         advice: &'static str,
     },
     /// Initial-exec or local-exec thread-local storage, of a variable whose distance from the thread pointer is not the
@@ -93,9 +93,9 @@ pub enum LinkError {
         site: Box<Site>,
         /// The relocation's name.
         kind: &'static str,
-        /// What it refers to.
+        /// The symbol that it refers to.
         symbol: Box<str>,
-        /// What the symbol is.
+        /// The kind of the symbol.
         what: &'static str,
     },
     /// A value does not fit the field it belongs into.
@@ -108,7 +108,7 @@ pub enum LinkError {
         site: Box<Site>,
         /// The relocation's name.
         kind: &'static str,
-        /// What it refers to.
+        /// The symbol that it refers to.
         symbol: Box<str>,
         /// Where that is.
         target: ExecutorAddr,
@@ -118,7 +118,7 @@ pub enum LinkError {
         bits: u8,
         /// Whether the field is sign-extended.
         signed: bool,
-        /// What to do, starting with a separator; may be empty.
+        /// Advice, starting with a separator; may be empty.
         advice: &'static str,
     },
     /// Symbols that the resolution did not answer for.
@@ -147,7 +147,7 @@ pub enum LinkError {
         /// Why.
         source: MemoryError,
     },
-    /// The object has thread-local variables, and nobody has said where they are.
+    /// The object has thread-local variables, and their places were not given.
     #[error(
         "{object}: its thread-local variables have no module; place them (`Link::place_tls`) before resolving"
     )]
@@ -164,7 +164,7 @@ pub(super) const SHOWN: usize = 16;
 struct Undefined<'a>(&'a [UndefinedSymbol]);
 
 impl UndefinedSymbol {
-    /// What refers to the symbol: everything of its place but the offset.
+    /// The place of the reference: everything but the offset.
     fn referrer(&self) -> (Option<&str>, &str, &str) {
         (self.referrer.as_deref(), &self.site.object, &self.site.section)
     }

@@ -1,10 +1,9 @@
 //! The object linking layer: an object and the responsibility for its symbols in, running code out.
 //!
-//! The layer carries each object through the typed phases of [`Link`] and speaks to the session at two
-//! points: it announces addresses as soon as memory is reserved, so that objects which refer to one
-//! another can link, and it emits once the code is fixed up and its pages are final. Between the two it
-//! asks for the addresses of what the object refers to; that lookup never blocks: the link goes on in its
-//! handler, on whichever worker runs it.
+//! The layer carries each object through the typed phases of [`Link`] and speaks to the session at two points: it announces addresses as
+//! soon as memory is reserved, so that objects which refer to one another can link, and it emits once the code is fixed up and its pages
+//! are final. Between the two it looks up the symbols that the object refers to. That lookup never blocks: the link goes on in its handler,
+//! on the worker that runs it.
 //!
 //! **Architecture Invariant:** every failure drops the value in hand. Memory goes back, and the
 //! responsibility fails its symbols with the error as their cause.
@@ -82,7 +81,7 @@ pub struct ObjectLinkingLayer {
     rename: Option<Arc<RenameOfUnit>>,
 }
 
-/// What a name of a unit's object is called in the program; nothing if it stays as it is.
+/// The name in the program of a name in a unit's object. `None` if it is the same.
 type RenameOfUnit = dyn Fn(&MaterializationResponsibility, &str) -> Option<Box<str>> + Send + Sync;
 
 /// An object on its way: laid out, not yet fixed up.
@@ -99,8 +98,8 @@ impl ObjectLinkingLayer {
         Self { memory, platform, placements: Arc::default(), low, code: Arc::default(), rename: None }
     }
 
-    /// Has the names of each object looked up in `rename` before it is linked: what a name that is unique within the object of that
-    /// responsibility is called in the program. Units promise, and refer to, the names of the program.
+    /// Has the names of each object looked up in `rename` before it is linked. `rename` gives the name in the program of a name that is
+    /// unique within the object of that responsibility. Units promise, and refer to, the names of the program.
     ///
     /// So no counter has to be in an object to tell it from others, and a cache finds it in the next process. See [`LinkGraph::rename`].
     #[must_use]
@@ -111,19 +110,19 @@ impl ObjectLinkingLayer {
         Self { rename: Some(Arc::new(rename)), ..self }
     }
 
-    /// What stands below 2 GiB for functions and variables that lie elsewhere.
+    /// Entries below 2 GiB for functions and variables that lie elsewhere.
     pub fn low_addresses(&self) -> &Arc<LowAddresses> {
         &self.low
     }
 
     /// Makes the symbols of `responsibility` from a graph that was [built](LinkGraph::builder) in memory.
     ///
-    /// What the graph refers to is looked up in the order of the responsibility's dylib. `__start_X` and `__stop_X` mean the sections
-    /// of this graph alone. As with an [object](ObjectLayer::emit), a definition that the responsibility does not cover lost against
-    /// another one.
+    /// References of the graph are looked up in the order of the responsibility's dylib. `__start_X` and `__stop_X` mean the sections of
+    /// this graph alone. As with an [object](ObjectLayer::emit), a definition that the responsibility does not cover lost against another
+    /// one.
     ///
     /// # Concurrency
-    /// Never blocks. The link goes on where the addresses of what the graph refers to are found.
+    /// Never blocks. The link goes on where the addresses of the references are found.
     ///
     /// # Cost
     /// One copy of the contents.
@@ -132,7 +131,7 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, None);
     }
 
-    /// Links an object that is changed first: as one whose names others know better. What there is to `keep` is dropped after the code.
+    /// Links an object that `change` changes first. The values to `keep` are dropped after the code.
     pub(crate) fn emit_changed<'g>(
         &self,
         responsibility: MaterializationResponsibility,
@@ -159,10 +158,10 @@ impl ObjectLinkingLayer {
     /// Keeps the code at `address` mapped, and all that it refers to, directly or through other code. Nothing if the address is not in
     /// what this layer has linked.
     ///
-    /// What is reached by a pointer that was handed over at run time is not seen, and what had been removed before is not held.
+    /// Code that is reached by a pointer that was handed over at run time is not seen, and code that had been removed before is not held.
     ///
     /// # Concurrency
-    /// Blocks for nobody. The code of a symbol that is Ready before the call and still the same definition after it is held.
+    /// Never blocks. The code of a symbol that is Ready before the call and still the same definition after it is held.
     ///
     /// # Cost
     /// Linear in what is held: a step for each piece of code, and for each of its references.
@@ -189,7 +188,7 @@ impl ObjectLinkingLayer {
         &self.code.guards
     }
 
-    /// What the code at `address` refers to that it has not itself.
+    /// The addresses outside of it that the code at `address` refers to.
     pub(crate) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
         self.code.references_of(address)
     }
@@ -375,12 +374,11 @@ fn one_graph(graphs: Result<Vec<LinkGraph<'_>>, LinkError>) -> Result<LinkGraph<
     }
 }
 
-/// The definitions of objects that belong to somebody else.
+/// The definitions of objects that lost against other definitions.
 ///
-/// What an object defines beyond its unit's promise is either of two things. An exported symbol, or one
-/// that the dylib defines elsewhere, lost against another definition: references go there, as a static
-/// linker would have it. A hidden symbol that nobody else defines came up during code generation (the
-/// personality reference of exception tables is one) and stays local to the object.
+/// A definition beyond the unit's promise is either of two things. An exported symbol, or one that the dylib defines elsewhere, lost
+/// against another definition: references go there, as a static linker would have it. A hidden symbol without another definition came up
+/// during code generation (the personality reference of exception tables is one) and stays local to the object.
 fn discarded_definitions(
     responsibilities: &[MaterializationResponsibility],
     graph: &LinkGraph<'_>,
@@ -407,7 +405,7 @@ fn discarded_definitions(
     discarded
 }
 
-/// What other objects could refer to by name, and whether other dylibs could.
+/// Definitions that other objects could refer to by name, and whether other dylibs could.
 fn global_definitions<'g>(graph: &'g LinkGraph<'_>) -> impl Iterator<Item = (&'g str, bool)> {
     graph.symbols().iter().enumerate().filter_map(|(index, symbol)| {
         let is_definition = matches!(symbol.location(), Location::Block(..) | Location::Absolute(_));
@@ -434,10 +432,10 @@ fn no_low_memory(source: MemoryError) -> LinkError {
     LinkError::Memory { object: "entries of functions below 2 GiB".into(), source }
 }
 
-/// Why a link failed: as it came, so that whoever is told can ask for its type.
+/// Why a link failed: the original error, so that a handler can ask for its type.
 type Failed = Box<dyn Error + Send + Sync>;
 
-/// What the lookup of what objects refer to ended with. If symbols are missing, with the places that refer to them.
+/// The error of the lookup of references. If symbols are missing, with the places that refer to them.
 fn told_where(link: &Link<Allocated>, error: LookupError) -> Failed {
     let LookupError::NotFound { symbols, .. } = &error else { return error.into() };
     let missing: HashSet<&str> = symbols.iter().map(SymbolName::as_str).collect();

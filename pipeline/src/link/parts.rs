@@ -1,7 +1,7 @@
 //! The graph of a module, also of one that was compiled in parts.
 //!
-//! What was local to the module and is needed in several parts has a name in their objects, for the time between the two. Here it becomes
-//! local again: no other module can mean it, and the session never hears of it. The names need only be unique within the module, so
+//! A value that was local to the module and is needed in several parts has a name in their objects, for the time between the two. Here it
+//! becomes local again: no other module can mean it, and the session never hears of it. The names need only be unique within the module, so
 //! no hash of it is in them, and a part stays the same when another one is edited.
 
 use super::elf;
@@ -27,7 +27,7 @@ pub(super) fn parse(object: &ObjectBuffer) -> Result<LinkGraph<'_>, LinkError> {
 }
 
 impl LinkGraph<'_> {
-    /// Makes the merged objects one, with what is local to it. What nothing refers to of that is to be pruned.
+    /// Makes the merged objects one, with the module's local symbols local to it. Local symbols without references are to be pruned.
     pub(super) fn make_one_object(&mut self, name: &str) {
         const ONLY: ObjectId = ObjectId::of(0);
         self.objects = vec![name.into()];

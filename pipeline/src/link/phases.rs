@@ -1,8 +1,8 @@
 //! The phases of a link, each a type that only the one before it can make.
 //!
-//! | phase | what holds | made by |
+//! | phase | guarantee | made by |
 //! |---|---|---|
-//! | [`Built`] | what belongs to others is gone; tables and stubs are counted | [`Link::new`] |
+//! | [`Built`] | definitions of other units are gone; tables and stubs are counted | [`Link::new`] |
 //! | [`Allocated`] | every definition has its address; the object's bytes are no longer needed | [`Link::allocate`] |
 //! | [`Resolved`] | every reference has its address | [`Link::resolve`] |
 //! | [`Fixed`] | contents are final and protected | [`Link::fix`] |
@@ -33,10 +33,10 @@ pub struct Link<Phase> {
     pub(super) phase: Phase,
 }
 
-/// What the owner of an object decides about its link.
+/// Decisions of an object's owner about its link.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
 pub struct LinkOptions<'o> {
-    /// What names of the graph are called in the program. The other options, and all that the link says, go by the new names.
+    /// The names in the program of names in the graph. The other options, and all messages, use the new names.
     pub rename: Option<Rename<'o>>,
     /// Whether a definition of the object does not count, because another unit defines the name.
     pub is_discarded: &'o dyn Fn(&str) -> bool,
@@ -54,17 +54,17 @@ impl Default for LinkOptions<'_> {
     }
 }
 
-/// What the process side does for a link.
+/// Services of the process for a link.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
 pub struct LinkEnvironment<'e> {
-    /// What the descriptor at an address says, for objects that reach a hidden thread-local variable of another
-    /// object by its offset in their common module. `None` if the address is unknown.
+    /// The content of the descriptor at an address, for objects that reach a hidden thread-local variable of another object by its offset
+    /// in their common module. `None` if the address is unknown.
     pub tls_placement: &'e dyn Fn(ExecutorAddr) -> Option<TlsPlacement>,
     /// How far from the thread pointer a variable is, on every thread there is and will be; or why it is not.
     pub tls_distance: &'e dyn Fn(TlsPlacement) -> Result<i64, NotStatic>,
     /// The functions behind TLS descriptors.
     pub tls_resolvers: TlsResolvers,
-    /// Where the first call of an indirect function goes; what that must do stands in `ifunc.rs`.
+    /// The target of the first call of an indirect function; `ifunc.rs` says what it must do.
     pub ifunc_thunk: ExecutorAddr,
 }
 
@@ -194,7 +194,7 @@ impl Link<Allocated> {
             .map(|id| (graph.symbol_name(*id), graph.symbols[id.index()].binding == Binding::Weak))
     }
 
-    /// Who refers to those of the [externals](Self::externals) that `is_missing` says nobody defines.
+    /// The references to those of the [externals](Self::externals) that are missing according to `is_missing`.
     ///
     /// # Cost
     /// Linear in the edges; for the first 16 symbols, in the symbols too.
@@ -336,7 +336,7 @@ pub struct Fixed {
 }
 
 impl Link<Fixed> {
-    /// What came out.
+    /// The result.
     pub fn into_linked(self) -> Linked {
         self.phase.linked
     }
@@ -353,11 +353,10 @@ pub struct Linked {
     pub unwind: Option<UnwindTable>,
     /// The thread-local image and where it was placed.
     pub tls: Option<(TlsImage, TlsPlacement)>,
-    /// What each object wants to be run before and after the program, in the order the objects were merged in.
+    /// The functions of each object that run before and after the program, in the order the objects were merged in.
     pub initializers: Vec<Initializers>,
-    /// The descriptors of functions that choose their implementation, with their objects, which are numbered as they were merged.
-    /// Each binds on its first call; whoever wants it bound before passes the descriptor to
-    /// [`bind`](crate::runtime::ifunc::bind).
+    /// The descriptors of functions that choose their implementation, with their objects, which are numbered as they were merged. Each
+    /// binds on its first call. To bind it earlier, pass the descriptor to [`bind`](crate::runtime::ifunc::bind).
     pub indirect_functions: Vec<(ObjectId, ExecutorAddr)>,
     /// Where the sections whose name is a C identifier lie.
     pub section_ranges: Vec<SectionRange>,

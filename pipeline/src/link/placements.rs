@@ -28,7 +28,7 @@ pub(super) struct PlacedTls {
     placements: Arc<TlsPlacements>,
 }
 
-/// What an object's variables are part of.
+/// The module of an object's variables.
 #[derive(Debug)]
 enum Home {
     /// A module of their own, of which each thread gets its copy when it needs one.
@@ -38,7 +38,7 @@ enum Home {
 }
 
 impl TlsPlacements {
-    /// What the descriptor at `address` says, if it belongs to an object or to a library.
+    /// The content of the descriptor at `address`, if it belongs to an object or to a library.
     pub(super) fn get(&self, address: ExecutorAddr) -> Option<TlsPlacement> {
         let own = self.by_descriptor.lock().get(&address).copied();
         own.or_else(|| tls::variable_of_descriptor(address).map(TlsPlacement::from))
@@ -82,7 +82,7 @@ impl PlacedTls {
     }
 }
 
-/// What no machine has saturates, and is refused.
+/// A size that no machine has saturates, and is refused.
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! What is decided before memory is asked for: who is external, which tables, stubs and descriptors are needed.
+//! Decisions before memory is allocated: external symbols, and the tables, stubs and descriptors that are needed.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -13,7 +13,7 @@ use super::prune;
 use super::section_bounds::{self, SectionBounds};
 use super::tls::{self, Tls};
 
-/// What is known before memory is allocated, apart from the graph.
+/// Facts that are known before memory is allocated, apart from the graph.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) got_plt: GotPlt,

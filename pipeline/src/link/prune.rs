@@ -1,13 +1,13 @@
-//! Dropping what another unit defines.
+//! Dropping definitions that other units provide.
 //!
 //! The session decides which of several definitions of a name counts; here the others become references to it,
 //! and their blocks go unless something that stays refers to them by another way (a local name, an offset in the
 //! section). A COMDAT group whose every name is defined elsewhere goes as a whole, local names included. A frame
 //! description entry goes with its function.
 //!
-//! Excepted are the pointers of the unwind tables: nobody can tell two of a name apart, and so each unit keeps its own.
+//! Excepted are the pointers of the unwind tables: two pointers of one name cannot be told apart, so each unit keeps its own.
 //!
-//! This is no garbage collection: what nobody discards stays, referred to or not.
+//! This is no garbage collection: a definition without references stays, unless it is discarded.
 
 use super::graph::{Binding, BlockId, LinkGraph, Location};
 
@@ -49,7 +49,7 @@ fn discard_definitions(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) ->
         }
         if discarded {
             graph.symbols[index].location = Location::Undefined;
-            // Somebody else has it, so it must be there.
+            // Another unit has it, so it must be there.
             graph.symbols[index].binding = Binding::Strong;
             graph.symbols[index].common = false;
         }

@@ -1,13 +1,13 @@
-//! Publish: the objects of one link are told to the session, each for itself.
+//! Publish: the session learns of the objects of one link, of each by itself.
 //!
 //! Objects that are linked together refer to each other directly, and yet each is removed by itself, at any moment of the
 //! link. Two rules make them as safe as objects that are linked apart:
 //!
 //! 1. Each has a share of the code before any of them is Ready (`share.rs`).
-//! 2. Each depends on what it refers to, of the link's and of others. What is gone, or fails, before they are Ready fails those
-//!    that refer to it, and nobody else.
+//! 2. Each depends on its references, inside the link and outside. If one of these is gone or fails before the objects are Ready, only the
+//!    objects that refer to it fail.
 //!
-//! What is done here is linear in the objects, their symbols and their references, however many are linked together.
+//! The work here is linear in the objects, their symbols and their references, even if many objects are linked together.
 
 use std::error::Error;
 
@@ -31,15 +31,15 @@ pub(super) struct Announced<D = ResolvedResponsibility> {
     pub(super) responsibility: D,
     /// Its place among the objects of the link.
     object: usize,
-    /// What it refers to.
+    /// Its references.
     needs: Needs,
 }
 
-/// What an object refers to.
+/// The references of an object.
 enum Needs {
-    /// It is linked alone, so all that the link has asked for.
+    /// All references of the link: the object is linked alone.
     All,
-    /// Other objects of the link, and what else defines.
+    /// Other objects of the link, and symbols that are defined elsewhere.
     These(Vec<Dependency>, Vec<SymbolName>),
 }
 
@@ -52,7 +52,7 @@ impl Needs {
     }
 }
 
-/// What one object wants to be run.
+/// The functions of one object that run before or after the program.
 #[derive(Default)]
 pub(super) struct Functions {
     pub(super) initializers: Initializers,
@@ -113,7 +113,7 @@ fn promised_addresses(
     addresses.collect()
 }
 
-/// Finds out what each needs. What needs one that is gone fails.
+/// Finds the references of each object. An object that needs one that is gone fails.
 fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Allocated>) -> Vec<Announced> {
     if announced.len() == 1 {
         let alone = announced.into_iter().flatten();
@@ -149,8 +149,8 @@ fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Alloca
 
 /// Gives each object's tracker its share of the code and tells the session that the code is there.
 ///
-/// What is recorded comes before the symbols are Ready, so that nobody who has found them misses it; nobody is handed it before
-/// they are (`platform.rs`).
+/// Functions are recorded before the symbols are Ready, so that every thread that has found the symbols sees the record. They are not
+/// handed out before the symbols are Ready (`platform.rs`).
 pub(super) fn publish(
     code: Arc<Code>,
     mut functions: Vec<Functions>,
@@ -196,7 +196,7 @@ pub(super) fn fail_all<R: Failing>(
     }
 }
 
-/// What can be failed: a duty in either of its steps.
+/// A duty that can be failed, in either of its steps.
 pub(super) trait Failing {
     fn fail_with(self, error: SharedError);
 }

@@ -15,7 +15,7 @@ use super::error::LinkError;
 use super::graph::{Binding, LinkGraph, Location, Name};
 use crate::object::is_bound_by_linker;
 
-/// What a name is to be called; nothing if it stays as it is.
+/// The new name of a name. `None` if it stays.
 pub type Rename<'r> = &'r dyn Fn(&str) -> Option<Box<str>>;
 
 impl<'a> LinkGraph<'a> {
@@ -51,7 +51,7 @@ impl<'a> LinkGraph<'a> {
         if is_renamed && self.has_a_name_twice() { Self::merge([self]) } else { Ok(self) }
     }
 
-    /// Has references lead to where `address` says that they do, so that nobody looks them up.
+    /// Has references lead to the addresses that `address` gives, so that they are not looked up.
     #[cfg(feature = "llvm")]
     pub(crate) fn place(mut self, address: &dyn Fn(&str) -> Option<ExecutorAddr>) -> Self {
         for index in 0..self.symbols.len() {

@@ -1,4 +1,4 @@
-//! What the references of a graph refer to, once everything has its address.
+//! The targets of a graph's references, once everything has its address.
 
 use rustc_hash::FxHashMap;
 use uruk_core::ExecutorAddr;
@@ -81,7 +81,7 @@ impl Resolution {
         }
     }
 
-    /// How far from the thread pointer a variable is, whoever defines it.
+    /// How far from the thread pointer a variable is, in this graph or elsewhere.
     pub(super) fn distance(&self, placed: &Placed, symbol: SymbolId) -> Result<i64, NotStatic> {
         match placed.graph.symbols[symbol.index()].location {
             Location::Block(..) => {

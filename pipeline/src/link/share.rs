@@ -1,17 +1,15 @@
-//! Share: what linked code occupies in the process, and who it belongs to.
+//! Share: the resources of linked code in the process, and their owners.
 //!
-//! Objects that are linked together are one piece of memory, and each of them has a tracker of its own. So each tracker has a
-//! *share*: the trackers let the code go with the last of them. What is recorded of one object, and would be handed out to run, goes
-//! with the share of that object.
+//! Objects that are linked together are one piece of memory, and each of them has a tracker of its own. So each tracker has a *share*: the
+//! code is released with the last of the trackers. The record of one object's functions goes with the share of that object.
 //!
 //! ```text
-//!   tracker of a ─▶ share ─▶ what is recorded of a         tracker of b ─▶ share ─▶ what is recorded of b
+//!   tracker of a ─▶ share ─▶ record of a                   tracker of b ─▶ share ─▶ record of b
 //!                     └──────────▶ owned ─▶ code ◀───────────────────────────┘
 //! ```
 //!
-//! Holds: nothing recorded outlives the code it names. A share lets go of its record first. What code has registered to be run at its
-//! end runs before any of the code that is removed together is unmapped, or with the last of it
-//! ([`endings`]).
+//! Holds: no record outlives the code it names. A share drops its record first. Functions that code has registered for its end run before
+//! any of the code that is removed together is unmapped, or with the last of it ([`endings`]).
 
 use std::any::Any;
 use std::error::Error;
@@ -28,8 +26,8 @@ use crate::platform::Recorded;
 use crate::runtime::endings::{self, CodeNumber, Ending};
 use crate::runtime::unwind::UnwindRegistration;
 
-/// What the objects of one link occupy in the process. Fields drop in order: first the code comes to its end, then nobody can find
-/// it any more, then its memory goes.
+/// The resources of the objects of one link. Fields drop in order: first the code comes to its end, then it can no longer be found, then
+/// its memory goes.
 pub(super) struct LinkedCode {
     /// `None` for code that is there until the process ends.
     pub(super) ending: Option<Ending>,
@@ -40,19 +38,19 @@ pub(super) struct LinkedCode {
     pub(super) _low_entries: Vec<Arc<LowEntry>>,
 }
 
-/// One object's share of its code: a resource of its tracker, of which whoever publishes the object keeps a handle.
+/// One object's share of its code: a resource of its tracker. The publisher of the object keeps a handle.
 ///
-/// Emptied by whatever comes first, the removal of the tracker or an emission that is refused.
+/// Emptied by the removal of the tracker or by a refused emission, if that comes first.
 #[derive(Clone)]
 pub(super) struct Share {
     held: Arc<Mutex<Option<Held>>>,
     /// The removal that has begun.
     removal: Option<RemovalNumber>,
-    /// What the code has registered for its end runs with that.
+    /// Whether the functions that the code has registered for its end run with that.
     ends: bool,
 }
 
-/// Code as long as it has trackers. Others may keep it longer, and threads that are inside when it goes do.
+/// Code as long as it has trackers. Holders may keep it longer, and so do threads that are inside when it goes.
 pub(super) struct Owned {
     code: Arc<Code>,
     /// `None` for code that is there until the process ends.
@@ -73,7 +71,7 @@ impl Share {
         Self { held: Arc::new(Mutex::new(Some(held))), removal: None, ends: false }
     }
 
-    /// Lets go of code that is not to be published. What others share stays.
+    /// Releases code that is not published. The shares of others stay.
     pub(super) fn give_up(&self) {
         if let Some(code) = self.number() {
             endings::give_up(code);

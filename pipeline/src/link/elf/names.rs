@@ -13,8 +13,8 @@ use crate::link::error::LinkError;
 use crate::link::graph::{LinkGraph, Name};
 use crate::object::NameBudget;
 
-/// What is kept of a name that is only ever shown. Where local names share a long text, reading each to its end
-/// would take time out of proportion.
+/// How much is kept of a name that is only ever shown. Where local names share a long text, reading each to its end would take time out of
+/// proportion.
 const SHOWN_BYTES_MAX: usize = 1024;
 
 /// A string table of the object, and where it lies among the graph's names.
@@ -113,7 +113,7 @@ impl Parser<'_> {
         Some((kept, text))
     }
 
-    /// The name of a symbol that nobody refers to by it.
+    /// The name of a symbol that is only shown in messages.
     pub(super) fn keep_shown_name(&self, offset: u32) -> Option<Name> {
         let text = self.names.symbols.bytes.get(offset as usize..)?;
         let text = &text[..text.len().min(SHOWN_BYTES_MAX)];

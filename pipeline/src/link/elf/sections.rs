@@ -17,7 +17,7 @@ const SHF_X86_64_LARGE: u64 = 0x1000_0000;
 pub(in crate::link) const SECTION_BYTES_MAX: u64 = 1 << 46;
 /// One gibibyte, the largest page. A larger alignment in an object is damage.
 pub(in crate::link) const ALIGN_LOG2_MAX: u32 = 30;
-/// What a section without a number in its name has, which is the last to run before the program.
+/// The priority of a section without a number in its name, which is the last to run before the program.
 const DEFAULT_PRIORITY: u16 = 65535;
 
 impl<'a> Parser<'a> {

@@ -11,7 +11,7 @@ use crate::link::graph::{
 };
 use crate::object::default_version;
 
-/// What gcc defines in objects that only its own linker plugin understands.
+/// The mark that gcc defines in objects that only its own linker plugin understands.
 const LTO_MARKER: &str = "__gnu_lto_slim";
 /// A common symbol of the large code model.
 const SHN_X86_64_LCOMMON: u16 = 0xff02;

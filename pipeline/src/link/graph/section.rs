@@ -2,7 +2,7 @@
 
 use super::{BlockId, Name, ObjectId};
 
-/// What a section is for, which decides where it goes.
+/// The use of a section, which decides where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionRole {
     /// Executable.
@@ -75,7 +75,7 @@ pub struct Section {
 }
 
 impl Section {
-    /// What the section is for.
+    /// The use of the section.
     pub fn role(&self) -> SectionRole {
         self.role
     }

@@ -36,7 +36,7 @@ pub enum Binding {
     Weak,
 }
 
-/// What a symbol names.
+/// The kind of thing that a symbol names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SymbolKind {
     /// The object does not say.
@@ -79,7 +79,7 @@ impl Symbol {
         self.binding
     }
 
-    /// What the symbol names.
+    /// The kind of thing that the symbol names.
     pub fn kind(&self) -> SymbolKind {
         self.kind
     }
