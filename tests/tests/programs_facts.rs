@@ -12,6 +12,10 @@ use uruk_tests::inputs::compile;
 use uruk_tests::process::{End, Input, run};
 use uruk_tests::uruk::uruk;
 
+/// The modes of the same program as an object, which a compiler has made.
+const OBJECT_MODES: [&[&str]; 4] =
+    [&[], &["--lazy"], &["--lazy=module"], &["--tiered", "--tier-threshold=1", "--tier-delay=0"]];
+
 /// The modes; `CACHE` stands for a folder that is empty before the first run.
 const MODES: [&[&str]; 9] = [
     &["-O0"],
@@ -50,8 +54,8 @@ macro_rules! facts {
 }
 
 facts! {
-    alias_into_array, aliases, aligned_functions, blocks_of_others, checked_calls, labels_of_assembly, local_and_exported, registers,
-    root_chain, stack_maps, words_before_code,
+    alias_into_array, aliases, aligned_functions, associated, blocks_of_others, checked_calls, interrupt, labels_of_assembly,
+    local_and_exported, patchable_functions, registers, root_chain, stack_maps, tentative_in_assembly, words_before_code,
 }
 
 /// Callers read the words before a function, in another object too; and code of one section takes an address that no linker sees.
@@ -92,6 +96,30 @@ fn objects_whose_functions_are_more_than_stubs_are_linked_before() {
     }
 }
 
+/// Type identifiers of virtual tables go into a module of their own, beside the one that uses them.
+#[test]
+fn a_file_of_two_modules_is_one_program() {
+    const SHAPES: &str = r#"
+        extern "C" int printf(const char *, ...);
+        struct Shape { virtual int sides() { return 0; } virtual ~Shape() {} };
+        struct Square : Shape { int sides() override { return 4; } };
+        Shape *volatile shape = new Square;
+        int main() { printf("%d\n", shape->sides()); return 0; }
+    "#;
+    const SPLIT: [&str; 5] =
+        ["-O1", "-flto=thin", "-fsplit-lto-unit", "-fwhole-program-vtables", "-fvisibility=hidden"];
+    let program = compile("shapes.cpp", SHAPES, &SPLIT, "shapes.bc").expect("it compiles");
+    for mode in MODES.iter().filter(|mode| !mode.contains(&CACHE)) {
+        let mut command = Command::new(uruk());
+        let outcome =
+            run(command.arg("run").args(*mode).arg(&program), &Input::default(), Duration::from_secs(60));
+        let outcome = outcome.expect("the command can be started");
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert_eq!(outcome.end, End::Exited(0), "{}\n{stderr}", outcome.command);
+        assert_eq!(String::from_utf8_lossy(&outcome.stdout), "4\n", "{}\n{stderr}", outcome.command);
+    }
+}
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/facts")
 }
@@ -101,10 +129,14 @@ fn check(name: &str) {
     let text = std::fs::read_to_string(&program).expect("the program is there");
     let expected = text.lines().next().and_then(|line| line.strip_prefix("; stdout: "));
     let expected = format!("{}\n", expected.expect("the first line says what it writes"));
+    let object = format!("{name}.o");
+    let object = compile(&format!("{name}.ll"), &text, &["-O1", "-fPIC", "-Wno-override-module"], &object);
+    let object = object.expect("it compiles");
     let cache = std::env::temp_dir().join(format!("uruk-facts-{}-{name}", std::process::id()));
     let mut findings = Vec::new();
-    for mode in MODES {
-        // What the first run has stored is what the second one finds.
+    let modules = MODES.iter().map(|mode| (*mode, &program));
+    for (mode, file) in modules.chain(OBJECT_MODES.iter().map(|mode| (*mode, &object))) {
+        // The second run finds in the cache what the first has stored.
         let runs = if mode.contains(&CACHE) { 2 } else { 1 };
         for _ in 0..runs {
             let mut command = Command::new(uruk());
@@ -116,12 +148,12 @@ fn check(name: &str) {
                     command.arg(option)
                 };
             }
-            let outcome = run(command.arg(&program), &Input::default(), Duration::from_secs(60));
+            let outcome = run(command.arg(file), &Input::default(), Duration::from_secs(60));
             let outcome = outcome.expect("the command can be started");
             let stdout = String::from_utf8_lossy(&outcome.stdout);
             if outcome.end != End::Exited(0) || stdout != expected {
                 let stderr = String::from_utf8_lossy(&outcome.stderr);
-                findings.push(format!("{}: {}, {stdout:?}\n{stderr}", mode.join(" "), outcome.end));
+                findings.push(format!("{}: {}, {stdout:?}\n{stderr}", outcome.command, outcome.end));
             }
         }
     }

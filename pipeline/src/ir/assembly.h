@@ -17,7 +17,7 @@ namespace {
 
 // Facts about a symbol that assembly defines.
 struct AssemblySymbol {
-  bool IsDefined = false, IsGlobal = false, IsWeak = false, IsHidden = false, IsInCode = true, IsThreadLocal = false;
+  bool IsDefined = false, IsGlobal = false, IsWeak = false, IsHidden = false, IsInCode = true, IsThreadLocal = false, IsLocal = false;
 };
 
 class AssemblyNames {
@@ -90,6 +90,14 @@ private:
     Symbol.IsDefined = true, Symbol.IsInCode = Section.IsCode, Symbol.IsThreadLocal = Section.IsThreadLocal;
   }
 
+  // That it is tentative is known to the object alone.
+  void defineCommon(StringRef Name, bool IsGlobal) {
+    if (!isName(Name)) return;
+    define(Name);
+    AssemblySymbol &Symbol = Symbols[Name];
+    Symbol.IsGlobal |= IsGlobal && !Symbol.IsLocal, Symbol.IsInCode = Symbol.IsThreadLocal = false;
+  }
+
   void readStatement(StringRef Text) {
     for (StringRef Rest = Text; !Rest.empty();) {
       StringRef Word = takeWord(Rest);
@@ -114,7 +122,9 @@ private:
     if (Directive == ".globl" || Directive == ".global") EachName([](AssemblySymbol &S) { S.IsGlobal = true; });
     else if (Directive == ".weak") EachName([](AssemblySymbol &S) { S.IsGlobal = S.IsWeak = true; });
     else if (Directive == ".hidden" || Directive == ".internal") EachName([](AssemblySymbol &S) { S.IsHidden = true; });
-    else if (is_contained({".set", ".equ", ".equiv", ".macro", ".comm", ".lcomm"}, Directive)) define(takeWord(Operands));
+    else if (is_contained({".set", ".equ", ".equiv", ".macro"}, Directive)) define(takeWord(Operands));
+    else if (Directive == ".comm" || Directive == ".lcomm") defineCommon(takeWord(Operands), Directive == ".comm");
+    else if (Directive == ".local") EachName([](AssemblySymbol &S) { S.IsLocal = true; });
     else if (Directive == ".text") Enter({true, false});
     else if (Directive == ".data" || Directive == ".bss") Enter({false, false});
     else if (Directive == ".section") Enter(sectionOf(Operands));

@@ -16,6 +16,7 @@ mod interface;
 mod kind;
 mod layer;
 mod mapping;
+mod padding;
 mod parts;
 mod proportion;
 mod references;
