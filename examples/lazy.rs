@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .build()?;
     let bodies = jit.create_dylib("bodies")?;
     for (name, text) in FILES {
-        jit.in_dylib(&bodies).add_ir_text(name, text)?;
+        bodies.add_ir_text(name, text)?;
     }
     jit.add_lazy(&bodies, ["main", "common", "rare"])?;
 

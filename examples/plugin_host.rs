@@ -46,11 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let jit = Jit::builder().threads(2).build()?;
     for version in 1..=3 {
         let plugin = jit.create_dylib(&format!("plugin {version}"))?;
-        jit.in_dylib(&plugin).add_object(compile(version)?)?;
+        plugin.add_object(compile(version)?)?;
         // SAFETY: the constructors and destructors are those above.
-        unsafe { jit.initialize(&plugin)? };
+        unsafe { plugin.initialize()? };
         // SAFETY: that is the function's signature, and no copy of the pointer outlives the handle.
-        let call = unsafe { jit.in_dylib(&plugin).get::<extern "C" fn(i32) -> i32>("call")? };
+        let call = unsafe { plugin.get::<extern "C" fn(i32) -> i32>("call")? };
         assert_eq!(call(14), 14 * version as i32);
         println!("version {version}: call(14) = {}", call(14));
         // The plugin's destructors run before its code goes.

@@ -1,4 +1,4 @@
-//! How files are added: [`Scope`] does it, and [`Jit`] hands on to the scope of its main dylib.
+//! How files are added to a dylib.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +8,16 @@ use uruk_core::sync::Arc;
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
-use crate::{Jit, JitError, Scope};
+use crate::error::JitError;
+use crate::scope::Scope;
 
-impl Scope<'_> {
-    /// Adds a file of any kind, as [`Jit::add_file`] does. A shared library is loaded for the whole process.
+impl Scope {
+    /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
+    ///
+    /// What it is, its first bytes say. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
     ///
     /// # Errors
-    /// As [`Jit::add_file`].
+    /// [`JitError`], which names the file and what is wrong with it.
     pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
         let path = path.as_ref();
         let file = ObjectBuffer::open(path)
@@ -22,9 +25,9 @@ impl Scope<'_> {
         match FileKind::of(file.bytes()) {
             // The dynamic linker searches its own directories for a name without one.
             FileKind::SharedLibrary if path.parent() == Some(Path::new("")) => {
-                self.jit.load_library(Path::new(".").join(path))
+                self.load_library(Path::new(".").join(path))
             }
-            FileKind::SharedLibrary => self.jit.load_library(path),
+            FileKind::SharedLibrary => self.load_library(path),
             #[cfg(feature = "llvm")]
             FileKind::Other
                 if path.extension().is_some_and(|extension| extension == "ll")
@@ -36,10 +39,10 @@ impl Scope<'_> {
         }
     }
 
-    /// Adds what is in memory, as [`Jit::add_buffer`] does.
+    /// Adds what is in memory, of any kind but a shared library: textual IR, bitcode, object or archive.
     ///
     /// # Errors
-    /// As [`Jit::add_buffer`].
+    /// [`JitError`], which names the buffer and what is wrong with it.
     pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
         let foreign =
             |what: &str| Err(JitError::Foreign { path: PathBuf::from(&**file.name()), what: what.into() });
@@ -63,107 +66,13 @@ impl Scope<'_> {
         }
     }
 
-    /// Adds a module of LLVM IR from memory, as [`Jit::add_ir`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir`]. A tracker that was removed is [`JitError::Define`] too.
-    #[cfg(feature = "llvm")]
-    pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        self.jit.files.add_ir(&self.tracker(), source)
-    }
-
-    /// Adds a module of LLVM IR whose interface is known, as [`Jit::add_ir_with_interface`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir_with_interface`].
-    #[cfg(feature = "llvm")]
-    pub fn add_ir_with_interface(
-        &self,
-        source: ObjectBuffer,
-        interface: &ModuleInterface,
-    ) -> Result<(), JitError> {
-        self.jit.files.add_ir_with_interface(&self.tracker(), source, interface)
-    }
-
-    /// Adds a module of LLVM IR whose names mean what `info` says, as [`Jit::add_translation_unit`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir`].
-    #[cfg(feature = "llvm")]
-    pub fn add_translation_unit(&self, source: ObjectBuffer, info: LinkerInfo) -> Result<(), JitError> {
-        self.jit.files.add_translation_unit(&self.tracker(), source, info)
-    }
-
-    /// Adds a module of textual LLVM IR under a name for messages.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir`].
-    #[cfg(feature = "llvm")]
-    pub fn add_ir_text(&self, name: &str, text: &str) -> Result<(), JitError> {
-        self.add_ir(ObjectBuffer::new(name, text.as_bytes().to_vec()))
-    }
-
-    /// Adds a module that was built in memory.
-    ///
-    /// # Errors
-    /// As [`Jit::add_ir`].
-    #[cfg(feature = "llvm")]
-    pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
-        self.jit.files.add_module(&self.tracker(), module)
-    }
-
-    /// Adds a relocatable object, as [`Jit::add_object`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_object`].
-    pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        self.jit.files.add_object(&self.tracker(), object)
-    }
-
-    /// Adds a static archive, as [`Jit::add_archive`] does. In a tracker's scope all members that are pulled in belong to the tracker,
-    /// and when that is removed the archive serves nothing more.
-    ///
-    /// # Errors
-    /// As [`Jit::add_archive`].
-    pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
-        self.jit.files.add_archive(&self.tracker(), archive, self.is_of_tracker())
-    }
-
-    /// Adds any unit, as [`Jit::add_unit`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_unit`].
-    pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.jit.files.define(&self.tracker(), unit, UnitTraits::default())
-    }
-}
-
-impl Jit {
-    /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
-    ///
-    /// What it is, its first bytes say. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
-    ///
-    /// # Errors
-    /// [`JitError`], which names the file and what is wrong with it.
-    pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
-        self.main().add_file(path)
-    }
-
-    /// Adds what is in memory, of any kind but a shared library: textual IR, bitcode, object or archive.
-    ///
-    /// # Errors
-    /// [`JitError`], which names the buffer and what is wrong with it.
-    pub fn add_buffer(&self, file: ObjectBuffer) -> Result<(), JitError> {
-        self.main().add_buffer(file)
-    }
-
     /// Adds a module of LLVM IR from memory: bitcode or text, named by the buffer. It is compiled when something of it is wanted.
     ///
     /// # Errors
-    /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused.
+    /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused or the scope's tracker was removed.
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        self.main().add_ir(source)
+        self.engine.files.add_ir(&self.tracker(), source)
     }
 
     /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
@@ -177,7 +86,7 @@ impl Jit {
         source: ObjectBuffer,
         interface: &ModuleInterface,
     ) -> Result<(), JitError> {
-        self.main().add_ir_with_interface(source, interface)
+        self.engine.files.add_ir_with_interface(&self.tracker(), source, interface)
     }
 
     /// Adds a module of LLVM IR whose names are unique in it alone: what they mean in the program, what it defines and what it refers to,
@@ -185,7 +94,7 @@ impl Jit {
     /// a cache whatever its names mean.
     ///
     /// # Errors
-    /// As [`Jit::add_ir`]. That a meaning is not defined fails what needs it, when it is linked.
+    /// As [`Scope::add_ir`]. That a meaning is not defined fails what needs it, when it is linked.
     ///
     /// # Examples
     /// Two compiles of one module, which calls something else each time:
@@ -209,25 +118,25 @@ impl Jit {
     /// ```
     #[cfg(feature = "llvm")]
     pub fn add_translation_unit(&self, source: ObjectBuffer, info: LinkerInfo) -> Result<(), JitError> {
-        self.main().add_translation_unit(source, info)
+        self.engine.files.add_translation_unit(&self.tracker(), source, info)
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.
     ///
     /// # Errors
-    /// As [`Jit::add_ir`].
+    /// As [`Scope::add_ir`].
     #[cfg(feature = "llvm")]
     pub fn add_ir_text(&self, name: &str, text: &str) -> Result<(), JitError> {
-        self.main().add_ir_text(name, text)
+        self.add_ir(ObjectBuffer::new(name, text.as_bytes().to_vec()))
     }
 
     /// Adds a module that was built in memory.
     ///
     /// # Errors
-    /// As [`Jit::add_ir`].
+    /// As [`Scope::add_ir`].
     #[cfg(feature = "llvm")]
     pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
-        self.main().add_module(module)
+        self.engine.files.add_module(&self.tracker(), module)
     }
 
     /// Adds a relocatable object. It is linked when something of it is wanted.
@@ -239,32 +148,35 @@ impl Jit {
     /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
     /// refused.
     pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        self.main().add_object(object)
+        self.engine.files.add_object(&self.tracker(), object)
     }
 
     /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a
-    /// variable that files define tentatively.
+    /// variable that files define tentatively. In a tracker's scope those members belong to the tracker, and when it is removed the archive
+    /// serves nothing more.
     ///
     /// # Errors
     /// [`JitError::Object`] if the archive is broken.
     pub fn add_archive(&self, archive: &ObjectBuffer) -> Result<(), JitError> {
-        self.main().add_archive(archive)
+        self.check_open()?;
+        self.engine.files.add_archive(&self.tracker(), archive, self.is_of_tracker())
     }
 
-    /// Loads a shared library and searches it for symbols from now on.
+    /// Loads a shared library for the whole process, and searches it for symbols from now on.
     ///
     /// # Errors
     /// [`JitError::LoadLibrary`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
-        Ok(self.files.process.load_library(path)?)
+        self.check_open()?;
+        Ok(self.engine.files.process.load_library(path)?)
     }
 
     /// Adds any unit, as a file that takes part in the program: it gets a place in the order of
-    /// initialisation, and [`Jit::link`] materializes it.
+    /// initialisation, and [`Jit::link`](crate::Jit::link) materializes it.
     ///
     /// # Errors
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.main().add_unit(unit)
+        self.engine.files.define(&self.tracker(), unit, UnitTraits::default())
     }
 }

@@ -8,7 +8,8 @@ use uruk_core::{
 };
 use uruk_pipeline::runtime::image::ProgramImage;
 
-use crate::{Jit, JitError};
+use crate::error::JitError;
+use crate::jit::Jit;
 
 /// Puts what linkers define around the libraries, which `searched` has. Names that are reserved come before them: some libraries have
 /// such of their own. `end` and the like come behind: a program that calls a library's function of that name means it.
@@ -32,8 +33,8 @@ impl Jit {
     /// Lets `dl_iterate_phdr` tell the program, and libraries that were loaded for it, of the program. For a process that is
     /// [the program's](crate::JitBuilder::owns_process), and for as long as it is there.
     pub fn publish_image(&self) {
-        if let Some(image) = &self.image {
-            image.publish(self.memory.clone());
+        if let Some(image) = &self.engine.image {
+            image.publish(self.engine.memory.clone());
         }
     }
 
@@ -41,9 +42,9 @@ impl Jit {
     pub(crate) fn defined_of(&self, order: &SearchOrder, wanted: &[&str]) -> Vec<SymbolName> {
         let is_defined = |name: &SymbolName| {
             let alone = LookupSet::one(name.clone());
-            self.session.lookup_flags(LookupKind::Static, order, alone).is_ok()
+            self.engine.session.lookup_flags(LookupKind::Static, order, alone).is_ok()
         };
-        wanted.iter().map(|name| self.session.intern(name)).filter(is_defined).collect()
+        wanted.iter().map(|name| self.engine.session.intern(name)).filter(is_defined).collect()
     }
 
     /// Adds the members of archives that files need which share sections with others: sections of one name are one, and all of them
@@ -51,22 +52,22 @@ impl Jit {
     pub(crate) fn add_members(&self, order: &SearchOrder) {
         let mut asked = HashSet::new();
         loop {
-            let names = self.files.platform.undefined_beside_sections().into_iter();
+            let names = self.engine.files.platform.undefined_beside_sections().into_iter();
             let names: Vec<SymbolName> = names.filter(|name| asked.insert(name.clone())).collect();
             if names.is_empty() {
                 return;
             }
             // What nobody has is told when what needs it is linked.
-            let _ = self.session.lookup_flags(LookupKind::Static, order, LookupSet::required(names));
+            let _ = self.engine.session.lookup_flags(LookupKind::Static, order, LookupSet::required(names));
         }
     }
 
     /// The names by which loaded libraries refer to the program: those that it defines, and those that somebody has to define.
     pub(crate) fn names_for_libraries(&self) -> Vec<SymbolName> {
-        let references = self.files.process.references_to_program();
-        let intern = |name: &str| self.session.intern(name);
+        let references = self.engine.files.process.references_to_program();
+        let intern = |name: &str| self.engine.session.intern(name);
         let optional = references.optional.iter().map(|name| intern(name));
-        let defined = self.main.flags(optional).into_iter();
+        let defined = self.dylib().flags(optional).into_iter();
         let is_bound = |flags: SymbolFlags| {
             flags.contains(SymbolFlags::EXPORTED) && !flags.contains(SymbolFlags::THREAD_LOCAL)
         };
@@ -78,10 +79,10 @@ impl Jit {
     pub(crate) fn bind_libraries(&self, order: &SearchOrder, names: Vec<SymbolName>) -> Result<(), JitError> {
         let mut found = HashMap::new();
         if !names.is_empty() {
-            let answer = self.session.lookup(order, LookupSet::required(names))?;
+            let answer = self.engine.session.lookup(order, LookupSet::required(names))?;
             found.extend(answer.iter().map(|(name, definition)| (Box::from(name.as_str()), definition)));
         }
-        self.files.process.bind_to_program(&found);
+        self.engine.files.process.bind_to_program(&found);
         Ok(())
     }
 }

@@ -1,10 +1,7 @@
 //! How a [`Jit`] is set up.
 
 use uruk_core::sync::Arc;
-use uruk_core::{
-    ExecutionSession, ExecutorAddr, InPlaceTaskDispatcher, JitDylibLookupFlags, SessionEvent, TaskDispatcher,
-};
-use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_core::{ExecutorAddr, JitDylibLookupFlags, SessionEvent, TaskDispatcher};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
     CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
@@ -20,17 +17,19 @@ use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
-#[cfg(feature = "llvm")]
-use crate::CacheOptions;
 use crate::binding::image_around_libraries;
+#[cfg(feature = "llvm")]
+use crate::cache::CacheOptions;
 use crate::compiler_runtime::CompilerRuntime;
 use crate::dylibs::create_dylib;
+use crate::engine::{Engine, Observer, pool, session};
+use crate::error::JitError;
 use crate::files::Files;
+use crate::jit::Jit;
+use crate::lazy::OnCall;
 use crate::ready::Ready;
-use crate::{Jit, JitError, OnCall};
 
 type OnLazyFailure = Box<dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync>;
-type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
@@ -187,8 +186,8 @@ impl JitBuilder {
         self
     }
 
-    /// Whether [`Jit::lookup`], [`Jit::function`], [`Jit::get`] and their asynchronous forms initialise the dylib they look in before they
-    /// answer, as [`Jit::initialize`] does: for plugins in C++, whose static objects are then there. Asking for it is the promise that
+    /// Whether [`Scope::lookup`](crate::Scope::lookup), [`Scope::function`](crate::Scope::function), [`Scope::get`](crate::Scope::get) and their asynchronous forms initialise the dylib they look in before they
+    /// answer, as [`Scope::initialize`](crate::Scope::initialize) does: for plugins in C++, whose static objects are then there. Asking for it is the promise that
     /// `initialize` asks for.
     ///
     /// # Cost
@@ -202,8 +201,8 @@ impl JitBuilder {
     /// Whether it is kept which symbols depend on those of the main dylib, and of dylibs that [`Jit::create_dylib`] makes. Off unless
     /// said otherwise.
     ///
-    /// If it is, [`Jit::remove_tracker`] and a tracker's own `remove` refuse to remove what others need, and name them;
-    /// [`Jit::remove_tracker_with`] may remove them too. A whole dylib that is removed or cleared, a removal by name and a transaction
+    /// If it is, [`Scope::remove_tracker`](crate::Scope::remove_tracker) and a tracker's own `remove` refuse to remove what others need, and name them;
+    /// [`Scope::remove_tracker_with`](crate::Scope::remove_tracker_with) may remove them too. A whole dylib that is removed or cleared, a removal by name and a transaction
     /// ask nobody.
     ///
     /// # Cost
@@ -214,7 +213,7 @@ impl JitBuilder {
         self
     }
 
-    /// Has calls of [lazy](Jit::add_lazy) functions that cannot be had go on at the address that `handler` gives; see
+    /// Has calls of [lazy](crate::Scope::add_lazy) functions that cannot be had go on at the address that `handler` gives; see
     /// [`LazyCallThroughManager::on_failure`]. Otherwise such a call says what is wrong on stderr and ends the process.
     #[must_use]
     pub fn on_lazy_failure(
@@ -236,7 +235,7 @@ impl JitBuilder {
     /// functions is called, or something refers to its data; so is a file with [`OnCall::Module`]. Files that do something by being there,
     /// such as running code at start, are not put off.
     ///
-    /// A module that was [built in memory](Jit::add_module), and one added with its [interface](Jit::add_ir_with_interface), is compiled as a
+    /// A module that was [built in memory](crate::Scope::add_module), and one added with its [interface](crate::Scope::add_ir_with_interface), is compiled as a
     /// whole.
     ///
     /// # Examples
@@ -342,15 +341,7 @@ impl JitBuilder {
             Some(dispatcher) => dispatcher,
             None => pool(self.threads)?,
         };
-        let mut session = ExecutionSession::builder().dispatcher(dispatcher);
-        #[cfg(feature = "llvm")]
-        {
-            session = session.refuse_waits_while(held_context);
-        }
-        if let Some(observer) = self.observer {
-            session = session.observer(observer);
-        }
-        let session = session.build();
+        let session = session(dispatcher, self.observer);
         let keeps_dependants = self.keeps_dependants;
         let main = create_dylib(&session, "main", keeps_dependants)?;
         let libraries = session.create_jit_dylib("libraries")?;
@@ -395,9 +386,8 @@ impl JitBuilder {
             main.add_to_link_order(library, *flags)?;
         }
         let (ready, initializes_on_lookup) = (Ready::new(&main), self.initializes_on_lookup);
-        Ok(Jit {
+        let engine = Engine {
             session,
-            main,
             searched_last,
             memory,
             image,
@@ -405,8 +395,23 @@ impl JitBuilder {
             ready,
             initializes_on_lookup,
             keeps_dependants,
-            is_shut: false,
-        })
+        };
+        Ok(Jit::of(engine, main))
+    }
+}
+
+impl Jit {
+    /// An engine with the defaults of [`JitBuilder`].
+    ///
+    /// # Errors
+    /// Those of [`JitBuilder::build`].
+    pub fn new() -> Result<Self, JitError> {
+        JitBuilder::new().build()
+    }
+
+    /// Starts to set up an engine.
+    pub fn builder() -> JitBuilder {
+        JitBuilder::new()
     }
 }
 
@@ -420,18 +425,4 @@ impl std::fmt::Debug for JitBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("JitBuilder").field("threads", &self.threads).finish_non_exhaustive()
     }
-}
-
-fn pool(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
-    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    Ok(match threads {
-        0 => Arc::new(InPlaceTaskDispatcher::default()),
-        threads => Arc::new(WorkStealingTaskDispatcher::builder().workers(threads).build()?),
-    })
-}
-
-/// A task that waits while it holds a context waits for ever if what it waits for needs the same.
-#[cfg(feature = "llvm")]
-fn held_context() -> Option<uruk_core::HeldResource> {
-    uruk_pipeline::ir::ThreadSafeContext::held_resource()
 }

@@ -12,9 +12,10 @@ use uruk_pipeline::cache::{
 use uruk_pipeline::ir::{CacheObserver, IrCache, IrCacheStats, IrCompileLayer, IrCompiler, ModuleInterface};
 use uruk_pipeline::object::ObjectBuffer;
 
+use crate::error::JitError;
 use crate::files::Files;
+use crate::jit::Jit;
 use crate::unit::yields_to_libraries;
-use crate::{Jit, JitError};
 
 /// Where a [`Jit`] looks for what was compiled before, and what it may do there. A path is a directory with all defaults.
 ///
@@ -200,13 +201,13 @@ impl Jit {
 
     /// The cache in a directory, if that is what was asked for: its figures, and why it could not be written.
     pub fn disk_cache(&self) -> Option<&Arc<DiskCache>> {
-        self.files.disk_cache.as_ref()
+        self.engine.files.disk_cache.as_ref()
     }
 
     /// Why the directory of the cache cannot be used; nothing if it is in use, or there is none. Everything is compiled then, as without a
     /// cache.
     pub fn cache_refused(&self) -> Option<&CacheOpenError> {
-        self.files.cache_refused.as_deref()
+        self.engine.files.cache_refused.as_deref()
     }
 
     /// Whether a file of bitcode or text would be compiled, or found, if it was added to the main dylib now and wanted, as the first of
@@ -216,7 +217,7 @@ impl Jit {
     /// [`Miss`]: what is in the way of a hit.
     pub fn would_hit(&self, source: &ObjectBuffer) -> Result<(), Miss> {
         let cache = self.ir_cache().ok_or(Miss::Disabled)?;
-        let Files { ir_layer, verifies_ir, process, .. } = &*self.files;
+        let Files { ir_layer, verifies_ir, process, .. } = &*self.engine.files;
         let discards = |interface: &ModuleInterface| {
             let is_left_out = |name: &str, flags: SymbolFlags| {
                 flags.contains(SymbolFlags::COMMON) || yields_to_libraries(name, flags, process)
@@ -245,6 +246,6 @@ impl Jit {
     }
 
     fn ir_cache(&self) -> Option<&Arc<IrCache>> {
-        IrCompileLayer::ir_cache(&self.files.ir_layer)
+        IrCompileLayer::ir_cache(&self.engine.files.ir_layer)
     }
 }

@@ -12,7 +12,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{DefinitionGenerator, GenerateRequest, SharedError};
 use uruk_pipeline::object::{ObjectBuffer, StaticArchiveGenerator};
 
-use crate::JitError;
+use crate::error::JitError;
 use crate::files::Files;
 
 /// Opens the library when the first symbol is missing everywhere else.

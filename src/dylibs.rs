@@ -1,29 +1,44 @@
 //! Dylibs beside the main one: plugins, libraries, tenants.
 
-use uruk_core::{DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, TransactionError};
+use uruk_core::{DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, RemoveError, TransactionError};
 
-use crate::{Jit, JitError, Scope};
+use crate::error::JitError;
+use crate::jit::Jit;
+use crate::scope::Scope;
+use crate::unmapping::Unmapping;
 
 impl Jit {
-    /// Creates a dylib, of which the process's symbols are found as in the main one.
+    /// Creates a dylib, and gives its scope. The process's symbols are found from it as from the main one.
     ///
     /// What its code refers to is searched in the dylib itself first, then in those that it was [linked to](Scope::link_to), then in
     /// the C and C++ libraries and whatever else was loaded. It sees nothing of the main dylib unless it is linked to that, and
     /// nobody sees anything of it.
     ///
-    /// It is there until it is [removed](Jit::remove_dylib), or the `Jit` dropped.
+    /// It is there until it is [removed](Jit::remove_dylib), or the `Jit` dropped, however many handles of the scope there are.
     ///
     /// # Errors
     /// [`JitError::Dylib`] if there is one of that name, or the session was closed.
     ///
     /// ORC: `LLJIT::createJITDylib`.
     #[doc(alias = "createJITDylib")]
-    pub fn create_dylib(&self, name: &str) -> Result<JitDylib, JitError> {
-        let dylib = create_dylib(&self.session, name, self.keeps_dependants)?;
-        for (library, flags) in &self.searched_last {
+    pub fn create_dylib(&self, name: &str) -> Result<Scope, JitError> {
+        let dylib = create_dylib(&self.engine.session, name, self.engine.keeps_dependants)?;
+        for (library, flags) in &self.engine.searched_last {
             dylib.add_to_link_order(library, *flags)?;
         }
-        Ok(dylib)
+        Ok(Scope::new(self.engine.clone(), dylib))
+    }
+
+    /// Removes a dylib with everything that was added to it, and says when its code is gone, as [`Scope::remove_tracker`] does. The name
+    /// is free when this returns.
+    ///
+    /// # Concurrency
+    /// Blocks for nobody. Lookups that wait for symbols of the dylib fail.
+    ///
+    /// # Errors
+    /// As [`ExecutionSession::remove_jit_dylib`].
+    pub fn remove_dylib(&self, dylib: &Scope) -> Result<Unmapping, RemoveError> {
+        self.removing(|remove| self.engine.session.remove_jit_dylib_by(dylib.dylib(), remove))
     }
 }
 
@@ -39,27 +54,28 @@ pub(crate) fn create_dylib(
     }
 }
 
-impl Scope<'_> {
+impl Scope {
     /// Lets what is added here find the exported symbols of `other`: behind the dylib's own and those of dylibs that it was linked to
     /// before, and ahead of the process's. Does nothing if it was linked to `other` already.
     ///
-    /// Two dylibs may be linked to each other. [`JitDylib::set_link_order`] makes any other order.
+    /// Two dylibs may be linked to each other, and any to the main one: `plugin.link_to(&jit)`. [`JitDylib::set_link_order`] makes any other order.
     ///
     /// # Errors
     /// [`JitError::Dylib`] if one of them was removed, or `other` belongs to another engine.
     ///
     /// # Cost
     /// Linear in the link order, during one hold of the session's lock.
-    pub fn link_to(&self, other: &JitDylib) -> Result<(), JitError> {
-        let dylib = self.dylib();
+    pub fn link_to(&self, other: &Scope) -> Result<(), JitError> {
+        self.check_open()?;
+        let (dylib, other) = (self.dylib(), other.dylib());
         let order = dylib.link_order();
-        let (exported, jit) = (JitDylibLookupFlags::MatchExportedSymbolsOnly, self.jit);
+        let (exported, engine) = (JitDylibLookupFlags::MatchExportedSymbolsOnly, &self.engine);
         let is_searched = |library: &JitDylib| order.iter().any(|(searched, _)| searched == library);
         if is_searched(other) {
             return Ok(());
         }
-        let last: Vec<_> = jit.searched_last.iter().filter(|(library, _)| is_searched(library)).collect();
-        let mut changes = jit.session.transaction();
+        let last: Vec<_> = engine.searched_last.iter().filter(|(library, _)| is_searched(library)).collect();
+        let mut changes = engine.session.transaction();
         for (library, _) in &last {
             changes = changes.remove_from_link_order(dylib, library);
         }

@@ -30,8 +30,9 @@ use uruk_pipeline::runtime::process::ProcessSymbols;
 use uruk_pipeline::tiers::Tiers;
 
 use crate::archive::AddedArchive;
+use crate::error::JitError;
+use crate::lazy::OnCall;
 use crate::unit::LinkedUnit;
-use crate::{JitError, OnCall};
 
 /// The layers a file goes through, and what files of one program share.
 pub(crate) struct Files {

@@ -2,11 +2,11 @@
 
 use uruk_core::ExecutorAddr;
 
-/// Function pointer types that [`Jit::get`](crate::Jit::get) can hand out: `extern "C"` and `extern "C-unwind"` functions, safe or
+/// Function pointer types that [`Scope::get`](crate::Scope::get) can hand out: `extern "C"` and `extern "C-unwind"` functions, safe or
 /// unsafe, of up to sixteen arguments.
 ///
 /// A type that works for every lifetime, as `extern "C" fn(&Row) -> i64` does, is none of them:
-/// [`Jit::get_unchecked`](crate::Jit::get_unchecked) takes it.
+/// [`Scope::get_unchecked`](crate::Scope::get_unchecked) takes it.
 ///
 /// Sealed: turning an address into a pointer is sound for these types alone, and only when the code there
 /// really has that signature.

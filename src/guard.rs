@@ -6,11 +6,13 @@ use std::ops::Deref;
 
 pub use uruk_pipeline::guard::{Guard, PendingReclaim};
 
-use crate::{FunctionPointer, Jit, JitError, Scope};
+use crate::error::JitError;
+use crate::function::FunctionPointer;
+use crate::scope::Scope;
 
 /// A function of linked code, to be called like the pointer that it is, until the guard is dropped or passes a checkpoint.
 ///
-/// Made by [`Jit::get_guarded`], which is where its caller promises the signature. Copying it costs nothing: nothing is counted.
+/// Made by [`Scope::get_guarded`], which is where its caller promises the signature. Copying it costs nothing: nothing is counted.
 #[derive(Clone, Copy)]
 pub struct GuardedFunction<'g, F> {
     pointer: F,
@@ -31,13 +33,13 @@ impl<F> fmt::Debug for GuardedFunction<'_, F> {
     }
 }
 
-impl Jit {
+impl Scope {
     /// Says that this thread runs linked code. What is removed from now on stays mapped until the thread has dropped the guard or passed a
     /// [checkpoint](Guard::checkpoint).
     ///
     /// For threads of a runtime that call many functions, which others redefine and remove: a [`Function`](crate::Function) keeps what it
     /// may reach, at a price for each handle, and keeps every body that its function ever had. A guard keeps what may be running, for the
-    /// price of a store. A thread that never passes holds back everything that is removed: [`Jit::pending_reclaim`] names it.
+    /// price of a store. A thread that never passes holds back everything that is removed: [`Scope::pending_reclaim`] names it.
     ///
     /// # Concurrency
     /// Blocks for nobody. Guards nest.
@@ -91,11 +93,11 @@ impl Jit {
     /// Looks up a function, to be called while `guard` is there.
     ///
     /// # Safety
-    /// As [`Jit::get`], for as long as the guard stands: the function has the signature, and does not use what was removed before the guard
+    /// As [`Scope::get`], for as long as the guard stands: the function has the signature, and does not use what was removed before the guard
     /// was made. No copy of the pointer is called when the guard has been dropped or has passed a checkpoint.
     ///
     /// # Errors
-    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
+    /// As [`Scope::lookup`], and [`JitError::NotCallable`] if the symbol is data.
     ///
     /// # Panics
     /// If the guard is another engine's.
@@ -107,28 +109,7 @@ impl Jit {
         guard: &'g Guard,
         symbol: &str,
     ) -> Result<GuardedFunction<'g, F>, JitError> {
-        // SAFETY: as here.
-        unsafe { self.main().get_guarded(guard, symbol) }
-    }
-}
-
-impl Scope<'_> {
-    /// Looks up a function, as [`Jit::get_guarded`] does.
-    ///
-    /// # Safety
-    /// As [`Jit::get_guarded`].
-    ///
-    /// # Errors
-    /// As [`Jit::get_guarded`].
-    ///
-    /// # Panics
-    /// If the guard is another engine's.
-    pub unsafe fn get_guarded<'g, F: FunctionPointer>(
-        &self,
-        guard: &'g Guard,
-        symbol: &str,
-    ) -> Result<GuardedFunction<'g, F>, JitError> {
-        assert!(guard.is_of(self.jit.object_layer().guards()), "the guard is another engine's");
+        assert!(guard.is_of(self.object_layer().guards()), "the guard is another engine's");
         // SAFETY: what is found now goes when the guard has passed; the rest is the caller's promise.
         let pointer = unsafe { self.function(symbol)? };
         Ok(GuardedFunction { pointer, guard: PhantomData })

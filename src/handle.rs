@@ -8,22 +8,21 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 
-use uruk_core::{
-    ExecutionSession, ExecutorAddr, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
-    SymbolFlags, SymbolName,
-};
-use uruk_pipeline::link::{HeldCode, ObjectLinkingLayer};
+use uruk_core::{ExecutorAddr, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags, SymbolName};
+use uruk_pipeline::link::HeldCode;
 
-use crate::{FunctionPointer, Jit, JitError, Scope};
+use crate::error::JitError;
+use crate::function::FunctionPointer;
+use crate::scope::Scope;
 
 /// A function of linked code, to be called like the pointer that it is: `f(41)`.
 ///
 /// As long as a clone of it is there, the function's code stays mapped, and all code that it refers to, directly or through other code,
-/// whatever tracker or dylib that belongs to. It may be called after its tracker was removed, its name defined anew, and the [`Jit`]
+/// whatever tracker or dylib that belongs to. It may be called after its tracker was removed, its name defined anew, and the [`Jit`](crate::Jit)
 /// dropped; the variables of its code are then as the removal has left them. What it reaches by a pointer that it was handed
 /// at run time is not kept for it, and neither is what had been removed before there was a handle.
 ///
-/// Made by [`Jit::get`], which is where its caller promises the signature.
+/// Made by [`Scope::get`], which is where its caller promises the signature.
 ///
 /// # Concurrency
 /// `Send` and `Sync`. The last clone to go unmaps what nobody else keeps, on the thread that drops it: not inside that code.
@@ -76,14 +75,18 @@ impl<F> fmt::Debug for Function<F> {
     }
 }
 
-impl Scope<'_> {
-    /// Looks up a function, as [`Jit::function`] does.
+impl Scope {
+    /// Looks up a function and hands it out as a pointer of type `F`, which keeps nothing: [`Scope::get`] gives a handle that does.
+    ///
+    /// Initialisers of the function's dylib may not have run: its static objects are not constructed before [`Scope::initialize`], which
+    /// [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) makes lookups do by themselves.
     ///
     /// # Safety
-    /// As [`Jit::function`].
+    /// The function must have the signature `F` says, and the pointer must not be used after the code is
+    /// gone: when the `Jit` is dropped, or the function's tracker removed.
     ///
     /// # Errors
-    /// As [`Jit::function`].
+    /// As [`Scope::lookup`], and [`JitError::NotCallable`] if the symbol is data.
     pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
         let found = self.lookup(symbol)?;
         if !found.flags.contains(SymbolFlags::CALLABLE) {
@@ -92,118 +95,6 @@ impl Scope<'_> {
         // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
         // the caller's promise.
         Ok(unsafe { F::from_address(found.address) })
-    }
-
-    /// A handle of a function, as [`Jit::get`] gives.
-    ///
-    /// # Safety
-    /// As [`Jit::get`].
-    ///
-    /// # Errors
-    /// As [`Jit::get`].
-    pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
-        let (address, code) = self.held(symbol)?;
-        // SAFETY: the symbol was Ready when its code was held, so that is complete and executable, and stays; the signature is the
-        // caller's promise.
-        Ok(Function { pointer: unsafe { F::from_address(address) }, code })
-    }
-
-    /// A handle of a function of any pointer type, as [`Jit::get_unchecked`] gives.
-    ///
-    /// # Safety
-    /// As [`Jit::get_unchecked`].
-    ///
-    /// # Errors
-    /// As [`Jit::get`].
-    pub unsafe fn get_unchecked<F: Copy>(&self, symbol: &str) -> Result<Function<F>, JitError> {
-        const { assert!(size_of::<F>() == size_of::<*const ()>(), "a function pointer is asked for") };
-        let (address, code) = self.held(symbol)?;
-        let address = address.to_ptr::<()>();
-        // SAFETY: both are of this size, as was asserted; that `F` is the type of a pointer to what is there is the caller's promise.
-        let pointer = unsafe { std::mem::transmute_copy::<*mut (), F>(&address) };
-        Ok(Function { pointer, code })
-    }
-
-    /// A handle of a function, awaited, as [`Jit::get_async`] gives.
-    ///
-    /// # Safety
-    /// As [`Jit::get`].
-    pub unsafe fn get_async<F: FunctionPointer>(
-        &self,
-        symbol: &str,
-    ) -> impl Future<Output = Result<Function<F>, JitError>> + use<F> {
-        let (session, layer) = (self.jit.session.clone(), self.jit.object_layer().clone());
-        let (dylib, symbol) = (self.dylib().clone(), session.intern(symbol));
-        let starter = self.jit.starter();
-        let ask = |dylib: &JitDylib, symbol: &SymbolName| {
-            dylib.session().lookup_future(LookupRequest::new(dylib.link_order(), required(symbol)))
-        };
-        let mut answer = ask(&dylib, &symbol);
-        async move {
-            loop {
-                let found = answer.await?;
-                if let Some((address, code)) = hold(&session, &layer, &symbol, &found)? {
-                    starter.start_on_lookup(&dylib)?;
-                    // SAFETY: as in `get`.
-                    return Ok(Function { pointer: unsafe { F::from_address(address) }, code });
-                }
-                answer = ask(&dylib, &symbol);
-            }
-        }
-    }
-
-    /// Where a function is, and what keeps it there.
-    fn held(&self, symbol: &str) -> Result<Held, JitError> {
-        let session: &ExecutionSession = &self.jit.session;
-        let symbol = session.intern(symbol);
-        loop {
-            let found = session.lookup(&self.dylib().link_order(), required(&symbol))?;
-            if let Some(held) = hold(session, self.jit.object_layer(), &symbol, &found)? {
-                self.jit.initialize_on_lookup(self.dylib())?;
-                return Ok(held);
-            }
-        }
-    }
-}
-
-/// Where a function is, and what keeps it there: nothing if it is not of ours to keep.
-type Held = (ExecutorAddr, Option<HeldCode>);
-
-fn required(symbol: &SymbolName) -> LookupSet {
-    LookupSet::required([symbol.clone()])
-}
-
-/// Holds the code of a function that was found. `None` if it was removed meanwhile.
-fn hold(
-    session: &ExecutionSession,
-    layer: &ObjectLinkingLayer,
-    symbol: &SymbolName,
-    found: &LookupResult,
-) -> Result<Option<Held>, JitError> {
-    let found = found.get(symbol).zip(found.dependency(symbol));
-    let (definition, token) = found.ok_or(LookupError::Closed)?;
-    if !definition.flags.contains(SymbolFlags::CALLABLE) {
-        return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
-    }
-    let address = definition.address;
-    Ok(session.while_present(token, || (address, layer.hold(address)))?)
-}
-
-impl Jit {
-    /// Looks up a function and hands it out as a pointer of type `F`, which keeps nothing: [`Jit::get`] gives a handle that does.
-    ///
-    /// Initialisers of the function's dylib may not have run: its static objects are not constructed before [`Jit::initialize`], which
-    /// [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) makes lookups do by themselves.
-    ///
-    /// # Safety
-    /// The function must have the signature `F` says, and the pointer must not be used after the code is
-    /// gone: when the `Jit` is dropped, or the function's tracker removed.
-    ///
-    /// # Errors
-    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data.
-    pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
-        // SAFETY: as here.
-        unsafe { self.main().function(symbol) }
     }
 
     /// Looks up a function and gives a handle of it, which keeps its code.
@@ -222,27 +113,29 @@ impl Jit {
     /// handed for as long as its type says, and no longer.
     ///
     /// # Concurrency
-    /// As [`Jit::lookup`]. If others remove the function meanwhile, this finds what is there afterwards, or that nothing is.
+    /// As [`Scope::lookup`]. If others remove the function meanwhile, this finds what is there afterwards, or that nothing is.
     ///
     /// # Errors
-    /// As [`Jit::lookup`], and [`JitError::NotCallable`] if the symbol is data. [`LookupError::AliasOfRemoved`] if it is an alias whose
+    /// As [`Scope::lookup`], and [`JitError::NotCallable`] if the symbol is data. [`LookupError::AliasOfRemoved`] if it is an alias whose
     /// source was removed: there is nothing to keep.
     ///
     /// # Cost
     /// A lookup, the session's lock for a moment, and a step for each piece of code and each reference that is held. A call through the handle costs what a
     /// call through the pointer does. Code that was not linked here, such as the process's, is not held.
     pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
-        // SAFETY: as here.
-        unsafe { self.main().get(symbol) }
+        let (address, code) = self.held(symbol)?;
+        // SAFETY: the symbol was Ready when its code was held, so that is complete and executable, and stays; the signature is the
+        // caller's promise.
+        Ok(Function { pointer: unsafe { F::from_address(address) }, code })
     }
 
-    /// As [`Jit::get`], for any type of pointer, such as one that takes references of every lifetime.
+    /// As [`Scope::get`], for any type of pointer, such as one that takes references of every lifetime.
     ///
     /// # Safety
-    /// As [`Jit::get`]; and `F` must be a function pointer.
+    /// As [`Scope::get`]; and `F` must be a function pointer.
     ///
     /// # Errors
-    /// As [`Jit::get`].
+    /// As [`Scope::get`].
     ///
     /// # Examples
     /// ```
@@ -259,27 +152,76 @@ impl Jit {
     /// # fn main() {}
     /// ```
     pub unsafe fn get_unchecked<F: Copy>(&self, symbol: &str) -> Result<Function<F>, JitError> {
-        // SAFETY: as here.
-        unsafe { self.main().get_unchecked(symbol) }
+        const { assert!(size_of::<F>() == size_of::<*const ()>(), "a function pointer is asked for") };
+        let (address, code) = self.held(symbol)?;
+        let address = address.to_ptr::<()>();
+        // SAFETY: both are of this size, as was asserted; that `F` is the type of a pointer to what is there is the caller's promise.
+        let pointer = unsafe { std::mem::transmute_copy::<*mut (), F>(&address) };
+        Ok(Function { pointer, code })
     }
 
-    /// As [`Jit::get`], without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future is
+    /// As [`Scope::get`], without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future is
     /// dropped.
     ///
     /// # Concurrency
     /// With [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) initialisers run inside the poll that ends the
-    /// future. That poll waits, like [`Jit::initialize`], if another thread is at it.
+    /// future. That poll waits, like [`Scope::initialize`], if another thread is at it.
     ///
     /// # Safety
-    /// As [`Jit::get`].
+    /// As [`Scope::get`].
     ///
     /// # Errors
-    /// As [`Jit::get`].
+    /// As [`Scope::get`].
     pub unsafe fn get_async<F: FunctionPointer>(
         &self,
         symbol: &str,
     ) -> impl Future<Output = Result<Function<F>, JitError>> + use<F> {
-        // SAFETY: as here.
-        unsafe { self.main().get_async(symbol) }
+        let (scope, symbol) = (self.clone(), self.intern(symbol));
+        let ask = |scope: &Self, symbol: &SymbolName| {
+            let request = LookupRequest::new(scope.order(), required(symbol));
+            scope.session().lookup_future(request)
+        };
+        let mut answer = ask(&scope, &symbol);
+        async move {
+            loop {
+                let found = answer.await?;
+                if let Some((address, code)) = scope.hold(&symbol, &found)? {
+                    scope.initialize_on_lookup()?;
+                    // SAFETY: as in `get`.
+                    return Ok(Function { pointer: unsafe { F::from_address(address) }, code });
+                }
+                answer = ask(&scope, &symbol);
+            }
+        }
     }
+
+    /// The address of a function, and the handle that keeps its code.
+    fn held(&self, symbol: &str) -> Result<Held, JitError> {
+        let symbol = self.intern(symbol);
+        loop {
+            let found = self.session().lookup(&self.order(), required(&symbol))?;
+            if let Some(held) = self.hold(&symbol, &found)? {
+                self.initialize_on_lookup()?;
+                return Ok(held);
+            }
+        }
+    }
+
+    /// Holds the code of a function that was found. `None` if it was removed meanwhile.
+    fn hold(&self, symbol: &SymbolName, found: &LookupResult) -> Result<Option<Held>, JitError> {
+        let found = found.get(symbol).zip(found.dependency(symbol));
+        let (definition, token) = found.ok_or(LookupError::Closed)?;
+        if !definition.flags.contains(SymbolFlags::CALLABLE) {
+            return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
+        }
+        let address = definition.address;
+        Ok(self.session().while_present(token, || (address, self.object_layer().hold(address)))?)
+    }
+}
+
+/// The address of a function, and the handle that keeps its code: none if the code is the process's.
+type Held = (ExecutorAddr, Option<HeldCode>);
+
+fn required(symbol: &SymbolName) -> LookupSet {
+    LookupSet::required([symbol.clone()])
 }

@@ -1,60 +1,13 @@
-//! How the code of a [`Jit`] begins and ends: initialisers run when somebody says so, and what has begun comes to its end
+//! How the code of a [`Jit`](crate::Jit) begins and ends: initialisers run when somebody says so, and what has begun comes to its end
 //! before its code goes.
 
-use uruk_core::sync::Arc;
-use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet};
-use uruk_pipeline::platform::Platform;
+use uruk_core::{LookupError, LookupSet};
 
-use crate::{Jit, JitError};
+use crate::error::JitError;
+use crate::scope::Scope;
 
-/// Starts dylibs, for the engine and for whoever awaits a lookup of it.
-pub(crate) struct Starter {
-    session: ExecutionSession,
-    platform: Arc<Platform>,
-    by_itself: bool,
-}
-
-impl Starter {
-    /// See [`Jit::initialize`].
-    ///
-    /// # Safety
-    /// As there.
-    unsafe fn start(&self, dylib: &JitDylib) -> Result<(), JitError> {
-        let order = self.session.reverse_dfs_link_order(std::slice::from_ref(dylib))?;
-        loop {
-            let unasked = order.iter().map(|dylib| (dylib.clone(), self.platform.unasked(dylib)));
-            let unasked: Vec<_> = unasked.filter(|(_, symbols)| !symbols.is_empty()).collect();
-            if unasked.is_empty() {
-                break;
-            }
-            // They have no addresses, so that none may be required. Linking them may bring in files of archives.
-            let wanted = unasked.iter().map(|(dylib, symbols)| {
-                (dylib.clone(), LookupSet::weakly_referenced(symbols.iter().cloned()))
-            });
-            let linked = self.session.lookup_init_symbols(wanted);
-            // Not before: another thread that initialises waits for them as well.
-            self.platform.note_asked(unasked.iter().flat_map(|(_, symbols)| symbols));
-            linked?;
-        }
-        for dylib in &order {
-            // SAFETY: the caller's obligation.
-            unsafe { self.platform.initialize(dylib) }.map_err(LookupError::Wait)?;
-        }
-        Ok(())
-    }
-
-    /// Initialises `dylib` if there is anything to run, and if that is to happen by itself.
-    pub(crate) fn start_on_lookup(&self, dylib: &JitDylib) -> Result<(), JitError> {
-        if !self.by_itself || !self.platform.has_uninitialized() {
-            return Ok(());
-        }
-        // SAFETY: whoever asked for it has said so (`JitBuilder::initialize_on_lookup`).
-        unsafe { self.start(dylib) }
-    }
-}
-
-impl Jit {
-    /// Runs the initialisers of `dylib` and of all that its link order leads to, dependencies first: constructors of static objects,
+impl Scope {
+    /// Runs the initialisers of the scope's dylib and of all that its link order leads to, dependencies first: constructors of static objects,
     /// functions with the attribute `constructor`. Each runs once, by priority, then in the order in which the files were added.
     ///
     /// Files that have initialisers are linked for that, whether somebody has looked for something of them or not. What is linked
@@ -63,7 +16,7 @@ impl Jit {
     /// What this begins comes to its end later. Destructors of static objects and handlers of `atexit` and `on_exit` run, newest first,
     /// and then functions with the attribute `destructor`:
     ///
-    /// - at [`Jit::deinitialize`], those of one dylib;
+    /// - at [`Scope::deinitialize`], those of one dylib;
     /// - when code is removed, those of all that is removed together, before any of it goes, on the thread that removes it;
     /// - when the `Jit` is dropped, all that are left;
     /// - when the process exits and the `Jit` is still there, all that are left.
@@ -86,50 +39,60 @@ impl Jit {
     /// What the initialisers and, later, the handlers do is sound: it is code of the files that were added.
     ///
     /// ORC: `LLJIT::initialize`.
-    pub unsafe fn initialize(&self, dylib: &JitDylib) -> Result<(), JitError> {
-        // SAFETY: the caller's obligation.
-        unsafe { self.starter().start(dylib) }
+    pub unsafe fn initialize(&self) -> Result<(), JitError> {
+        self.check_open()?;
+        let (session, platform) = (&self.engine.session, &self.engine.files.platform);
+        let order = session.reverse_dfs_link_order(std::slice::from_ref(self.dylib()))?;
+        loop {
+            let unasked = order.iter().map(|dylib| (dylib.clone(), platform.unasked(dylib)));
+            let unasked: Vec<_> = unasked.filter(|(_, symbols)| !symbols.is_empty()).collect();
+            if unasked.is_empty() {
+                break;
+            }
+            // They have no addresses, so that none may be required. Linking them may bring in files of archives.
+            let wanted = unasked.iter().map(|(dylib, symbols)| {
+                (dylib.clone(), LookupSet::weakly_referenced(symbols.iter().cloned()))
+            });
+            let linked = session.lookup_init_symbols(wanted);
+            // Not before: another thread that initialises waits for them as well.
+            platform.note_asked(unasked.iter().flat_map(|(_, symbols)| symbols));
+            linked?;
+        }
+        for dylib in &order {
+            // SAFETY: the caller's obligation.
+            unsafe { platform.initialize(dylib) }.map_err(LookupError::Wait)?;
+        }
+        Ok(())
     }
 
-    /// Ends what [`Jit::initialize`] and the code of `dylib` have begun: handlers of `atexit` and destructors of static objects run, newest
+    /// Ends what [`Scope::initialize`] and the code of the scope's dylib have begun: handlers of `atexit` and destructors of static objects run, newest
     /// first, then the finalisers of what was initialised, last to first. Dylibs that it links against are left alone.
     ///
-    /// The code stays. What has ended does not begin again: static objects are destroyed, and a later [`Jit::initialize`] runs only
+    /// The code stays. What has ended does not begin again: static objects are destroyed, and a later [`Scope::initialize`] runs only
     /// what has not run so far. To begin anew, remove the code and add it again.
     ///
     /// # Safety
     /// Nobody uses static objects of the dylib from now on. What the handlers do is sound.
     ///
-    /// # Panics
-    /// If the dylib is another engine's.
-    ///
     /// ORC: `LLJIT::deinitialize`.
-    pub unsafe fn deinitialize(&self, dylib: &JitDylib) {
-        assert!(*dylib.session() == self.session, "dylib `{}` is another engine's", dylib.name());
+    pub unsafe fn deinitialize(&self) {
         // SAFETY: the caller's obligation.
-        unsafe { self.platform().deinitialize(dylib) };
+        unsafe { self.engine.files.platform.deinitialize(self.dylib()) };
     }
 
-    pub(crate) fn starter(&self) -> Starter {
-        Starter {
-            session: self.session.clone(),
-            platform: self.files.platform.clone(),
-            by_itself: self.initializes_on_lookup,
-        }
-    }
-
-    /// Initialises `dylib` if there is anything to run, and if that is to happen by itself.
-    pub(crate) fn initialize_on_lookup(&self, dylib: &JitDylib) -> Result<(), JitError> {
-        // Asked first, so that lookups count no references for it.
-        if !self.initializes_on_lookup || !self.platform().has_uninitialized() {
+    /// Initialises the dylib if there is anything to run, and if that is to happen by itself.
+    pub(crate) fn initialize_on_lookup(&self) -> Result<(), JitError> {
+        let engine = &self.engine;
+        if !engine.initializes_on_lookup || !engine.files.platform.has_uninitialized() {
             return Ok(());
         }
-        self.starter().start_on_lookup(dylib)
+        // SAFETY: the embedder has promised it (`JitBuilder::initialize_on_lookup`).
+        unsafe { self.initialize() }
     }
 
     /// Runs what is left for the end while the session still answers.
     pub(crate) fn end(&self) {
         // SAFETY: the engine goes, and pointers into its code with it: whoever has some promised not to use them afterwards.
-        unsafe { self.platform().deinitialize_all() };
+        unsafe { self.engine.files.platform.deinitialize_all() };
     }
 }

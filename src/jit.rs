@@ -1,32 +1,27 @@
 //! [`Jit`]: the engine behind one type.
 
-use std::collections::HashSet;
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use uruk_core::sync::Arc;
-use uruk_core::{
-    CloseError, Deadline, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
-    LookupKind, LookupSet, OwnedTracker, ResourceTracker, SearchOrder, Shutdown, SymbolFlags,
-    SymbolLookupFlags, SymbolName,
-};
-#[cfg(feature = "llvm")]
-use uruk_pipeline::ir::IrCompileLayer;
+use uruk_core::{CloseError, Deadline, JitDylib, Shutdown};
 use uruk_pipeline::lazy::Speculator;
-use uruk_pipeline::link::{LowAddresses, ObjectLinkingLayer};
-use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
-use uruk_pipeline::platform::{LatentUnit, Platform};
-use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::link::LowAddresses;
+use uruk_pipeline::memory::MemoryUsage;
+use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
-use crate::files::Files;
-use crate::ready::Ready;
-use crate::{JitBuilder, JitError, Scope};
+use crate::engine::Engine;
+use crate::scope::Scope;
 
 /// A program in this process: files go in, functions come out.
 ///
-/// Definitions live in one dylib, [`Jit::main_dylib`]. What they refer to is searched there first, then in the C
-/// and C++ libraries and whatever else was loaded.
+/// Definitions live in one dylib, [`Jit::main_dylib`]. References are searched there first, then in the C
+/// and C++ libraries and in every other library that was loaded.
+///
+/// A `Jit` is the [`Scope`] of that dylib, whose methods add files and look symbols up. Other scopes are dylibs and trackers of the same engine.
+/// Its own methods concern the whole engine. When it is dropped, the engine ends.
 ///
 /// # Concurrency
 /// Every method may be called from any thread.
@@ -50,203 +45,45 @@ use crate::{JitBuilder, JitError, Scope};
 /// ORC: `LLJIT`.
 #[doc(alias = "LLJIT")]
 pub struct Jit {
-    pub(crate) session: ExecutionSession,
-    pub(crate) main: JitDylib,
-    /// What every dylib searches behind its own symbols and those of dylibs that it is linked to.
-    pub(crate) searched_last: Vec<(JitDylib, JitDylibLookupFlags)>,
-    pub(crate) memory: Arc<dyn MemoryManager>,
-    /// What linkers make of an executable, where the process is the program's.
-    pub(crate) image: Option<ProgramImage>,
-    pub(crate) files: Arc<Files>,
-    pub(crate) ready: Ready,
-    pub(crate) initializes_on_lookup: bool,
-    pub(crate) keeps_dependants: bool,
+    /// The scope of the main dylib.
+    main: Scope,
     /// [`Jit::shutdown`] has ended it.
-    pub(crate) is_shut: bool,
+    is_shut: bool,
 }
 
 impl Jit {
-    /// An engine with the defaults of [`JitBuilder`].
-    ///
-    /// # Errors
-    /// Those of [`JitBuilder::build`].
-    pub fn new() -> Result<Self, JitError> {
-        JitBuilder::new().build()
+    /// An engine that is set up, with its main dylib.
+    pub(crate) fn of(engine: Engine, main: JitDylib) -> Self {
+        Self { main: Scope::new(Arc::new(engine), main), is_shut: false }
     }
 
-    /// Starts to set up an engine.
-    pub fn builder() -> JitBuilder {
-        JitBuilder::new()
-    }
-
-    /// A program's files go to the dylib `main` unless they are told otherwise: here they go to `dylib`, and lookups follow its link
-    /// order.
-    ///
-    /// # Panics
-    /// If the dylib is another engine's.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> Result<(), uruk::JitError> {
-    /// # let jit = uruk::Jit::builder().threads(1).build()?;
-    /// let plugin = jit.create_dylib("plugin")?;
-    /// let plugin = jit.in_dylib(&plugin);
-    /// # #[cfg(feature = "llvm")]
-    /// plugin.add_ir_text("plugin.ll", "define i64 @run() { ret i64 42 }")?;
-    /// # #[cfg(feature = "llvm")]
-    /// plugin.lookup("run")?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn in_dylib<'a>(&'a self, dylib: &'a JitDylib) -> Scope<'a> {
-        Scope::of_dylib(self, dylib)
-    }
-
-    /// What is added here belongs to `tracker`, and goes with it. Lookups follow the link order of the tracker's dylib.
-    ///
-    /// # Panics
-    /// If the tracker is another engine's.
-    ///
-    /// # Examples
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let jit = uruk::Jit::builder().threads(1).build()?;
-    /// let query = jit.create_tracker();
-    /// # #[cfg(feature = "llvm")]
-    /// jit.in_tracker(&query).add_ir_text("query.ll", "define i64 @query() { ret i64 42 }")?;
-    /// # #[cfg(feature = "llvm")]
-    /// jit.lookup("query")?;
-    /// query.remove()?;
-    /// assert!(jit.lookup("query").is_err());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn in_tracker<'a>(&'a self, tracker: &'a ResourceTracker) -> Scope<'a> {
-        Scope::of_tracker(self, tracker)
-    }
-
-    /// A tracker of the dylib `main`, which removes what was added with it when it is dropped.
-    pub fn create_tracker(&self) -> OwnedTracker {
-        OwnedTracker::new(self.main.create_tracker())
-    }
-
-    /// Materializes `entry` and everything that it or another part of the program needs; answers where the entry is.
-    ///
-    /// As with a static linker, each file takes part: what it runs at start is linked, and what it refers to has to be defined
-    /// somewhere. Members of archives take part only if something refers to them. All that is needed is compiled at once, on
-    /// all threads.
-    ///
-    /// A file that nothing refers to, and that does nothing by being there, stays as it is until somebody looks one of its
-    /// symbols up. It does something if it runs code at start or end, has thread-local variables, sections that lie beside those
-    /// of other files, tentative definitions or module-level assembly.
-    ///
-    /// # Errors
-    /// [`JitError::Lookup`] for the first thing that is missing or fails, and [`JitError::NotCallable`] if the entry is
-    /// data.
-    pub fn link(&self, entry: &str) -> Result<ExecutorSymbolDef, JitError> {
-        self.link_with(entry, &[])
-    }
-
-    /// As [`Jit::link`], with what defines `wanted` besides, if something does: members of archives too, as for a linker's option `-u`.
-    ///
-    /// # Errors
-    /// As [`Jit::link`].
-    pub fn link_with(&self, entry: &str, wanted: &[&str]) -> Result<ExecutorSymbolDef, JitError> {
-        let entry = self.session.intern(entry);
-        let order = self.main.link_order();
-        let for_libraries = self.names_for_libraries();
-        let wanted = self.defined_of(&order, wanted);
-        self.add_members(&order);
-        let mut roots: HashSet<SymbolName> = for_libraries.iter().cloned().chain(wanted).collect();
-        let mut found = None;
-        loop {
-            let mut needed = self.files.platform.take_needed(Some(&entry));
-            if needed.is_empty() && found.is_some() {
-                let (called, latent) = (self.files.platform.take_called(), self.files.platform.take_latent());
-                if called.is_empty() && latent.is_empty() {
-                    break;
-                }
-                // What is missing may have come out of archives, and brings files with it. Of functions that are compiled when they are
-                // called, those of a file that misses something are compiled now: code may not need it when it is optimized.
-                let (called, latent) = (self.incomplete(&order, called), self.incomplete(&order, latent));
-                needed = latent.iter().map(|unit| unit.symbol.clone()).collect();
-                let on_call = called.into_iter().chain(latent).filter_map(|unit| unit.compiled_on_call);
-                needed.extend(on_call.flat_map(|functions| functions.bodies()));
-            }
-            // An initializer symbol has no address, so it is never required; its unit runs all the same.
-            let mut symbols = LookupSet::weakly_referenced(needed);
-            roots.insert(entry.clone());
-            symbols.extend(roots.drain().map(|root| (root, SymbolLookupFlags::RequiredSymbol)));
-            found = self.session.lookup(&order, symbols)?.get(&entry);
-        }
-        self.bind_libraries(&order, for_libraries)?;
-        // Whoever asks for an entry is going to call it.
-        found
-            .filter(|found| found.flags.contains(SymbolFlags::CALLABLE))
-            .ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
-    }
-
-    /// Those of `units` that refer to something that nobody defines. Linking them says so.
-    fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<LatentUnit> {
-        let undefined = LookupSet::required(units.iter().flat_map(|unit| unit.undefined.iter().cloned()));
-        let missing: HashSet<SymbolName> =
-            match self.session.lookup_flags(LookupKind::Static, order, undefined) {
-                Ok(_) => return Vec::new(),
-                Err(LookupError::NotFound { symbols, .. }) => symbols.into_iter().collect(),
-                // Whichever of them it concerns is going to say so.
-                Err(_) => return units,
-            };
-        let misses = |unit: &LatentUnit| unit.undefined.iter().any(|name| missing.contains(name));
-        units.into_iter().filter(misses).collect()
-    }
-
-    /// The session, for everything that has no method here.
-    pub fn session(&self) -> &ExecutionSession {
-        &self.session
-    }
-
-    /// Where files are defined.
+    /// The dylib that files are added to, and that [`Jit::link`] links.
+    #[doc(alias = "getMainJITDylib")]
     pub fn main_dylib(&self) -> &JitDylib {
-        &self.main
+        self.dylib()
     }
 
-    /// The main dylib's scope.
-    pub(crate) fn main(&self) -> Scope<'_> {
-        Scope::of_main(self)
-    }
-
-    /// Compiles modules of LLVM IR: what units of one's own hand their modules to.
-    #[cfg(feature = "llvm")]
-    pub fn ir_layer(&self) -> &Arc<IrCompileLayer> {
-        &self.files.ir_layer
-    }
-
-    /// Links objects: what units of one's own hand their objects to.
-    pub fn object_layer(&self) -> &Arc<ObjectLinkingLayer> {
-        &self.files.object_layer
-    }
-
-    /// Initialisers and finalisers of what was linked, for who runs them himself instead of by [`Jit::initialize`].
+    /// Initialisers and finalisers of what was linked, for who runs them himself instead of by [`Scope::initialize`].
     pub fn platform(&self) -> &Platform {
-        &self.files.platform
+        &self.engine.files.platform
     }
 
     /// The symbols found outside of the program.
     pub fn process_symbols(&self) -> &ProcessSymbols {
-        &self.files.process
+        &self.engine.files.process
     }
 
     /// What stands below 2 GiB for functions and variables of libraries, where objects without position-independent
     /// code need it there.
     pub fn low_addresses(&self) -> &LowAddresses {
-        self.files.object_layer.low_addresses()
+        self.engine.files.object_layer.low_addresses()
     }
 
     /// The tiers of the engine, if [`JitBuilder::tiers`](crate::JitBuilder::tiers) has asked for some: what was compiled in each, and how to
     /// end it.
     #[cfg(feature = "llvm")]
     pub fn tiers(&self) -> Option<&uruk_pipeline::tiers::Tiers> {
-        self.files.tiers.as_ref().map(|(_, tiers)| tiers)
+        self.engine.files.tiers.as_ref().map(|(_, tiers)| tiers)
     }
 
     /// In which order lazy functions were first called, and who compiles some of them ahead: in the order of an earlier run, for example. The
@@ -277,7 +114,7 @@ impl Jit {
     /// # fn main() {}
     /// ```
     pub fn speculator(&self) -> &Speculator {
-        self.files.lazy.speculator()
+        self.engine.files.lazy.speculator()
     }
 
     /// How much memory the linked code takes, in bytes by kind.
@@ -285,12 +122,12 @@ impl Jit {
     /// # Cost
     /// A system call for each 64 MiB that is mapped, to learn what of it is resident; whoever allocates memory for code waits for it.
     pub fn memory_usage(&self) -> MemoryUsage {
-        self.memory.usage()
+        self.engine.memory.usage()
     }
 
     /// Ends the engine as its drop does, with a choice of what becomes of its work, and of how long to wait.
     ///
-    /// First it runs what is left for the end ([`Jit::initialize`]). Then the work that was asked for is finished with [`Shutdown::Drain`], or given up with
+    /// First it runs what is left for the end ([`Scope::initialize`]). Then the work that was asked for is finished with [`Shutdown::Drain`], or given up with
     /// [`Shutdown::Cancel`], as far as it has not started. Last it removes all code. `within` limits how long this waits for work that runs.
     ///
     /// # Concurrency
@@ -330,23 +167,28 @@ impl Jit {
         }
         self.end();
         let closed = match deadline {
-            None => self.session.close_with(shutdown),
-            Some(deadline) => self.session.close_until(shutdown, deadline),
+            None => self.engine.session.close_with(shutdown),
+            Some(deadline) => self.engine.session.close_until(shutdown, deadline),
         };
         #[cfg(feature = "llvm")]
         self.flush_cache();
         closed
     }
+}
 
-    /// Interns a name.
-    pub fn intern(&self, name: &str) -> SymbolName {
-        self.session.intern(name)
+impl Deref for Jit {
+    type Target = Scope;
+
+    /// The scope of the main dylib.
+    fn deref(&self) -> &Scope {
+        &self.main
     }
 }
 
 impl Drop for Jit {
-    /// Runs what is left for the end ([`Jit::initialize`]) and closes the session: compilations that run end, work that has not started
-    /// is given up, code is unmapped. What was compiled goes to the cache. [`Jit::shutdown`] can finish the work instead, and limit the wait.
+    /// Runs what is left for the end ([`Scope::initialize`]) and closes the session: compilations that run end, work that has not started
+    /// is given up, code is unmapped. What was compiled goes to the cache. Scopes that are left answer with errors. [`Jit::shutdown`] can finish
+    /// the work instead, and limit the wait.
     fn drop(&mut self) {
         if !self.is_shut {
             // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
@@ -360,19 +202,20 @@ impl fmt::Debug for Jit {
     /// A few lines, whatever is in the engine: hosts put it into their own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jit")
-            .field("main_dylib", &self.main.name())
-            .field("dispatcher", &format_args!("{:?}", self.session.dispatcher()))
+            .field("main_dylib", &self.dylib().name())
+            .field("dispatcher", &format_args!("{:?}", self.engine.session.dispatcher()))
             .finish_non_exhaustive()
     }
 }
 
 #[cfg(all(test, feature = "llvm"))]
 mod tests {
-    use uruk_core::{WaitError, WithCauses};
+    use uruk_core::{ExecutorSymbolDef, LookupError, WaitError, WithCauses};
     use uruk_pipeline::ir::{JitTargetMachineBuilder, ModuleInterface, OptimizationLevel, ThreadSafeModule};
     use uruk_pipeline::object::ObjectBuffer;
 
     use super::*;
+    use crate::error::JitError;
 
     fn told(error: &JitError) -> String {
         WithCauses(error).to_string()

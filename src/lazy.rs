@@ -6,7 +6,8 @@ use uruk_core::{
 };
 use uruk_pipeline::lazy::LazyCallThroughManager;
 
-use crate::{Jit, JitError, Scope};
+use crate::error::JitError;
+use crate::scope::Scope;
 
 /// What is compiled when a function is first called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,8 +41,8 @@ impl<'n> From<(&'n str, &'n str)> for LazyName<'n> {
     }
 }
 
-impl Jit {
-    /// Defines `functions` in the main dylib: each has its address at once, and is compiled when it is first called, by the thread that
+impl Scope {
+    /// Defines `functions` in the scope's dylib: each has its address at once, and is compiled when it is first called, by the thread that
     /// calls it. Their bodies are what `bodies` defines, under these names or [others](LazyName).
     ///
     /// References among the bodies find these functions first, so what one body calls in another file is lazy as well. Within a file calls
@@ -67,7 +68,7 @@ impl Jit {
     /// # fn main() -> Result<(), uruk::JitError> {
     /// # let jit = uruk::Jit::builder().threads(1).build()?;
     /// let bodies = jit.create_dylib("bodies")?;
-    /// jit.in_dylib(&bodies).add_ir_text("next.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
+    /// bodies.add_ir_text("next.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
     /// jit.add_lazy(&bodies, ["next"])?;
     /// // SAFETY: `next` takes and gives a 64-bit integer.
     /// let next = unsafe { jit.get::<extern "C" fn(i64) -> i64>("next") }?; // Nothing is compiled yet.
@@ -77,10 +78,10 @@ impl Jit {
     /// ```
     pub fn add_lazy<'n, N: Into<LazyName<'n>>>(
         &self,
-        bodies: &JitDylib,
+        bodies: &Scope,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
-        self.main().add_lazy(bodies, functions)
+        self.add_stubs(bodies, functions, LazyCallThroughManager::lazy_reexports)
     }
 
     /// The same for functions that are redefined together: [`redefine`](Self::redefine) switches those of a group at one moment. A thread that
@@ -104,7 +105,7 @@ impl Jit {
     /// let bodies = jit.create_dylib("bodies")?;
     /// let program = "define i32 @pack.1() { ret i32 1 } define i32 @unpack.1() { ret i32 1 }
     ///                define i32 @pack.2() { ret i32 2 } define i32 @unpack.2() { ret i32 2 }";
-    /// jit.in_dylib(&bodies).add_ir_text("formats.ll", program)?;
+    /// bodies.add_ir_text("formats.ll", program)?;
     /// jit.add_lazy_group(&bodies, [("pack", "pack.1"), ("unpack", "unpack.1")])?;
     /// // SAFETY: all bodies have this signature.
     /// let [pack, unpack] = ["pack", "unpack"].map(|name| unsafe { jit.get::<extern "C" fn() -> i32>(name) });
@@ -117,13 +118,13 @@ impl Jit {
     /// ```
     pub fn add_lazy_group<'n, N: Into<LazyName<'n>>>(
         &self,
-        bodies: &JitDylib,
+        bodies: &Scope,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
-        self.main().add_lazy_group(bodies, functions)
+        self.add_stubs(bodies, functions, LazyCallThroughManager::lazy_group)
     }
 
-    /// Gives lazy functions of the main dylib other bodies, of `bodies`, which are compiled before anything changes. Calls that begin when
+    /// Gives lazy functions of the scope's dylib other bodies, of `bodies`, which are compiled before anything changes. Calls that begin when
     /// this has returned reach the new bodies; calls that run go on in the old ones. The functions' addresses stay, and handles of them
     /// lead to the new bodies too.
     ///
@@ -159,14 +160,14 @@ impl Jit {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let jit = uruk::Jit::builder().threads(1).build()?;
     /// let bodies = jit.create_dylib("bodies")?;
-    /// let first = jit.in_dylib(&bodies).create_tracker();
+    /// let first = bodies.create_tracker();
     /// jit.in_tracker(&first).add_ir_text("1.ll", "define i64 @answer.1() { ret i64 41 }")?;
     /// jit.add_lazy(&bodies, [("answer", "answer.1")])?;
     /// // SAFETY: all bodies of `answer` give a 64-bit integer.
     /// let answer = unsafe { jit.get::<extern "C" fn() -> i64>("answer") }?;
     /// assert_eq!(answer(), 41);
     ///
-    /// jit.in_dylib(&bodies).add_ir_text("2.ll", "define i64 @answer.2() { ret i64 42 }")?;
+    /// bodies.add_ir_text("2.ll", "define i64 @answer.2() { ret i64 42 }")?;
     /// jit.redefine(&bodies, [("answer", "answer.2")])?;
     /// assert_eq!(answer(), 42);
     /// first.remove()?; // Nobody calls it any more.
@@ -175,111 +176,61 @@ impl Jit {
     /// ```
     pub fn redefine<'n, N: Into<LazyName<'n>>>(
         &self,
-        bodies: &JitDylib,
+        bodies: &Scope,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
-        self.main().redefine(bodies, functions)
+        let functions = self.redefinitions(functions);
+        if !self.is_first_for(bodies.dylib()) {
+            self.engine.files.lazy.check_lazy(self.dylib(), functions.keys())?;
+            self.flags_of_bodies(bodies.dylib(), functions.values().map(|function| &function.source))?;
+        }
+        self.let_bodies_call(bodies.dylib())?;
+        Ok(self.engine.files.lazy.redirect(self.dylib(), bodies.dylib(), functions)?)
     }
 
-    /// As [`Jit::redefine`], without compiling anything: the next call of each function does.
+    /// As [`Scope::redefine`], without compiling anything: the next call of each function does.
     ///
     /// # Errors
     /// [`JitError::NotLazy`] if a function is not a lazy one. That a body is missing or cannot be compiled is told when it is called, as
     /// [`JitBuilder::on_lazy_failure`](crate::JitBuilder::on_lazy_failure) says.
     pub fn redefine_lazily<'n, N: Into<LazyName<'n>>>(
         &self,
-        bodies: &JitDylib,
+        bodies: &Scope,
         functions: impl IntoIterator<Item = N>,
     ) -> Result<(), JitError> {
-        self.main().redefine_lazily(bodies, functions)
-    }
-}
-
-impl Scope<'_> {
-    /// Defines functions that are compiled when they are first called, as [`Jit::add_lazy`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_lazy`].
-    pub fn add_lazy<'n, N: Into<LazyName<'n>>>(
-        &self,
-        bodies: &JitDylib,
-        functions: impl IntoIterator<Item = N>,
-    ) -> Result<(), JitError> {
-        self.add_stubs(bodies, functions, LazyCallThroughManager::lazy_reexports)
-    }
-
-    /// Defines functions that are redefined together, as [`Jit::add_lazy_group`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::add_lazy`].
-    pub fn add_lazy_group<'n, N: Into<LazyName<'n>>>(
-        &self,
-        bodies: &JitDylib,
-        functions: impl IntoIterator<Item = N>,
-    ) -> Result<(), JitError> {
-        self.add_stubs(bodies, functions, LazyCallThroughManager::lazy_group)
+        let functions = self.redefinitions(functions);
+        if !self.is_first_for(bodies.dylib()) {
+            self.engine.files.lazy.check_lazy(self.dylib(), functions.keys())?;
+        }
+        self.let_bodies_call(bodies.dylib())?;
+        Ok(self.engine.files.lazy.redirect_lazily(self.dylib(), bodies.dylib(), functions)?)
     }
 
     fn add_stubs<'n, N: Into<LazyName<'n>>>(
         &self,
-        bodies: &JitDylib,
+        bodies: &Scope,
         functions: impl IntoIterator<Item = N>,
         stubs: fn(&LazyCallThroughManager, &JitDylib, AliasMap) -> Box<dyn MaterializationUnit>,
     ) -> Result<(), JitError> {
-        let names: Vec<_> = functions.into_iter().map(|name| self.intern(name.into())).collect();
-        let flags = self.flags_of_bodies(bodies, names.iter().map(|(_, body)| body))?;
+        let names: Vec<_> = functions.into_iter().map(|name| self.interned(name.into())).collect();
+        let flags = self.flags_of_bodies(bodies.dylib(), names.iter().map(|(_, body)| body))?;
         let flags_of = |body: &SymbolName| {
             let flags = flags.get(body).copied().unwrap_or_default();
             (flags & SymbolFlags::EXPORTED) | SymbolFlags::CALLABLE
         };
         let functions = alias_map(names, flags_of);
-        let unit = stubs(&self.jit.files.lazy, bodies, functions);
+        let unit = stubs(&self.engine.files.lazy, bodies.dylib(), functions);
         self.dylib().define_with_tracker(unit, &self.tracker())?;
-        self.let_bodies_call(bodies)
-    }
-
-    /// Gives lazy functions other bodies, as [`Jit::redefine`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::redefine`].
-    pub fn redefine<'n, N: Into<LazyName<'n>>>(
-        &self,
-        bodies: &JitDylib,
-        functions: impl IntoIterator<Item = N>,
-    ) -> Result<(), JitError> {
-        let functions = self.redefinitions(functions);
-        if !self.is_first_for(bodies) {
-            self.jit.files.lazy.check_lazy(self.dylib(), functions.keys())?;
-            self.flags_of_bodies(bodies, functions.values().map(|function| &function.source))?;
-        }
-        self.let_bodies_call(bodies)?;
-        Ok(self.jit.files.lazy.redirect(self.dylib(), bodies, functions)?)
-    }
-
-    /// Gives lazy functions other bodies, as [`Jit::redefine_lazily`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::redefine_lazily`].
-    pub fn redefine_lazily<'n, N: Into<LazyName<'n>>>(
-        &self,
-        bodies: &JitDylib,
-        functions: impl IntoIterator<Item = N>,
-    ) -> Result<(), JitError> {
-        let functions = self.redefinitions(functions);
-        if !self.is_first_for(bodies) {
-            self.jit.files.lazy.check_lazy(self.dylib(), functions.keys())?;
-        }
-        self.let_bodies_call(bodies)?;
-        Ok(self.jit.files.lazy.redirect_lazily(self.dylib(), bodies, functions)?)
+        self.let_bodies_call(bodies.dylib())
     }
 
     fn redefinitions<'n, N: Into<LazyName<'n>>>(&self, functions: impl IntoIterator<Item = N>) -> AliasMap {
-        let names = functions.into_iter().map(|name| self.intern(name.into()));
+        let names = functions.into_iter().map(|name| self.interned(name.into()));
         alias_map(names, |_| SymbolFlags::CALLABLE)
     }
 
-    fn intern(&self, name: LazyName<'_>) -> (SymbolName, SymbolName) {
-        let session = &self.jit.session;
+    fn interned(&self, name: LazyName<'_>) -> (SymbolName, SymbolName) {
+        let session = &self.engine.session;
         (session.intern(name.function), session.intern(name.body))
     }
 
@@ -291,7 +242,7 @@ impl Scope<'_> {
     ) -> Result<SymbolFlagsMap, JitError> {
         let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
         let wanted = LookupSet::required(names.cloned());
-        let flags = self.jit.session.lookup_flags(LookupKind::Static, &order, wanted)?;
+        let flags = self.engine.session.lookup_flags(LookupKind::Static, &order, wanted)?;
         match flags.iter().find(|(_, flags)| !flags.contains(SymbolFlags::CALLABLE)) {
             Some((symbol, _)) => Err(JitError::NotCallable { symbol: symbol.as_str().into() }),
             None => Ok(flags),

@@ -27,24 +27,24 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | compile modules whose names mean something else each time | [`Jit::add_translation_unit`] |
-//! | add IR, objects, archives, libraries | [`Jit::add_file`] and what stands beside it |
-//! | call what was compiled, and keep its code | [`Jit::get`], [`Function`] |
-//! | call what others redefine and remove, from threads of a runtime | [`Jit::enter`], [`Jit::get_guarded`] |
-//! | unload | [`Jit::create_tracker`], [`OwnedTracker`], [`Jit::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
-//! | keep name spaces apart | [`Jit::create_dylib`], [`Jit::in_dylib`], [`Scope`] |
+//! | compile modules whose names mean something else each time | [`Scope::add_translation_unit`] |
+//! | add IR, objects, archives, libraries | [`Scope::add_file`] and what stands beside it |
+//! | call what was compiled, and keep its code | [`Scope::get`], [`Function`] |
+//! | call what others redefine and remove, from threads of a runtime | [`Scope::enter`], [`Scope::get_guarded`] |
+//! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
+//! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
 //! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
-//! | compile functions when they are first called | [`Jit::add_lazy`] |
+//! | compile functions when they are first called | [`Scope::add_lazy`] |
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
-//! | redefine functions while they run; several at one moment | [`Jit::redefine`]; [`Jit::add_lazy_group`] |
+//! | redefine functions while they run; several at one moment | [`Scope::redefine`]; [`Scope::add_lazy_group`] |
 //! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](core::CodeInstance), [`CodeInstanceTable`](core::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |
 //! | print an error with its causes | [`WithCauses`](core::WithCauses), or `anyhow` |
-//! | do what has no method of [`Jit`] | [`Jit::session`], a [`core::ExecutionSession`] |
+//! | do what has no method of [`Jit`] | [`Scope::session`], a [`core::ExecutionSession`] |
 //!
 //! The crates below stand alone: [`core`] is the symbol protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to
 //! running code. `examples/` has programs for most of these rows.
@@ -68,6 +68,7 @@ mod builder;
 mod cache;
 mod compiler_runtime;
 mod dylibs;
+mod engine;
 mod error;
 mod files;
 mod function;
@@ -76,6 +77,7 @@ mod handle;
 mod initialize;
 mod jit;
 mod lazy;
+mod link;
 mod lookup;
 mod ready;
 mod scope;

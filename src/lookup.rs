@@ -4,42 +4,10 @@ use std::future::Future;
 
 use uruk_core::{ExecutorSymbolDef, LookupError, LookupRequest, LookupSet};
 
-use crate::{Jit, JitError, Scope};
+use crate::error::JitError;
+use crate::scope::Scope;
 
-impl Scope<'_> {
-    /// Looks up `symbol` along the link order of the scope's dylib, as [`Jit::lookup`] does.
-    ///
-    /// # Errors
-    /// As [`Jit::lookup`].
-    pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
-        let (session, dylib) = (&self.jit.session, self.dylib());
-        let found = match self.jit.ready.find(session, dylib, symbol) {
-            Some(ready) => ready,
-            None => session.lookup_symbol(&dylib.link_order(), &session.intern(symbol))?,
-        };
-        self.jit.initialize_on_lookup(dylib)?;
-        Ok(found)
-    }
-
-    /// Looks up `symbol` without blocking, as [`Jit::lookup_async`] does.
-    pub fn lookup_async(
-        &self,
-        symbol: &str,
-    ) -> impl Future<Output = Result<ExecutorSymbolDef, JitError>> + Send + use<> {
-        let session = &self.jit.session;
-        let symbol = session.intern(symbol);
-        let (dylib, starter) = (self.dylib().clone(), self.jit.starter());
-        let request = LookupRequest::new(dylib.link_order(), LookupSet::required([symbol.clone()]));
-        let answer = session.lookup_future(request);
-        async move {
-            let found = answer.await?.get(&symbol).ok_or(LookupError::Closed)?;
-            starter.start_on_lookup(&dylib)?;
-            Ok(found)
-        }
-    }
-}
-
-impl Jit {
+impl Scope {
     /// Looks up `symbol`, compiling and linking what it needs.
     ///
     /// # Concurrency
@@ -52,9 +20,15 @@ impl Jit {
     /// # Cost
     /// For a symbol that is Ready, no lock and no reference count. The row `lookup_ready_by_text` of the benches (`benches/README.md`)
     /// compares it with a kept name and order. Each thread remembers some thousands of the names that it asks for. Any other name
-    /// costs an [`intern`](Jit::intern) more.
+    /// costs an [`intern`](Scope::intern) more.
     pub fn lookup(&self, symbol: &str) -> Result<ExecutorSymbolDef, JitError> {
-        self.main().lookup(symbol)
+        let (session, dylib) = (&self.engine.session, self.dylib());
+        let found = match self.engine.ready.find(session, dylib, symbol) {
+            Some(ready) => ready,
+            None => session.lookup_symbol(&self.order(), &session.intern(symbol))?,
+        };
+        self.initialize_on_lookup()?;
+        Ok(found)
     }
 
     /// Looks up `symbol` without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future
@@ -62,13 +36,13 @@ impl Jit {
     ///
     /// # Concurrency
     /// With [`JitBuilder::initialize_on_lookup`](crate::JitBuilder::initialize_on_lookup) initialisers run inside the poll that ends the
-    /// future. That poll waits, like [`Jit::initialize`], if another thread is at it.
+    /// future. That poll waits, like [`Scope::initialize`], if another thread is at it.
     ///
     /// Needs no particular runtime. The engine may be dropped before the answer, which is an error then. Without compile threads what
     /// the symbol needs is compiled before this returns.
     ///
     /// # Errors
-    /// Those of [`Jit::lookup`].
+    /// Those of [`Scope::lookup`].
     ///
     /// # Examples
     /// ```
@@ -83,6 +57,15 @@ impl Jit {
         &self,
         symbol: &str,
     ) -> impl Future<Output = Result<ExecutorSymbolDef, JitError>> + Send + use<> {
-        self.main().lookup_async(symbol)
+        let session = &self.engine.session;
+        let symbol = session.intern(symbol);
+        let scope = self.clone();
+        let request = LookupRequest::new(self.order(), LookupSet::required([symbol.clone()]));
+        let answer = session.lookup_future(request);
+        async move {
+            let found = answer.await?.get(&symbol).ok_or(LookupError::Closed)?;
+            scope.initialize_on_lookup()?;
+            Ok(found)
+        }
     }
 }

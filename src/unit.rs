@@ -106,7 +106,7 @@ mod tests {
         fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
     }
 
-    /// Declarations stayed for ever: a later [`Jit::link`] asked for what was gone, and every file that came and went left its
+    /// Declarations stayed for ever: a later [`Jit::link`](crate::Jit::link) asked for what was gone, and every file that came and went left its
     /// names behind.
     #[test]
     fn a_unit_that_is_gone_is_declared_no_more() {

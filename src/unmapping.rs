@@ -7,13 +7,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use uruk_core::sync::{Arc, Latch, Mutex};
-use uruk_core::{
-    ExecutionSession, JitDylib, RemovalPolicy, RemoveError, Resource, ResourceTracker, WaitError,
-};
+use uruk_core::{ExecutionSession, RemovalPolicy, RemoveError, Resource, ResourceTracker, WaitError};
 use uruk_pipeline::guard::GuardDomain;
 use uruk_pipeline::link::{AfterCode, CodeRemoval, ObjectLinkingLayer};
 
-use crate::Jit;
+use crate::scope::Scope;
 
 /// The end of a removal: ready when the code that was removed is unmapped, because no [`Function`](crate::Function) holds it any more, and
 /// every thread has passed that had a [`Guard`](crate::Guard).
@@ -123,7 +121,7 @@ impl fmt::Debug for Unmapping {
     }
 }
 
-impl Jit {
+impl Scope {
     /// Removes a tracker with everything that was added with it, and says when its code is gone.
     ///
     /// When this returns, its symbols are not found any more and their names are free. Code that [`Function`](crate::Function) handles
@@ -161,7 +159,7 @@ impl Jit {
         self.removing_tracker(tracker, |remove| tracker.remove_by(remove))
     }
 
-    /// Removes a tracker as [`Jit::remove_tracker`] does, with a choice of what becomes of code that refers to its symbols. The code of all
+    /// Removes a tracker as [`Scope::remove_tracker`] does, with a choice of what becomes of code that refers to its symbols. The code of all
     /// that goes is waited for.
     ///
     /// # Errors
@@ -198,7 +196,7 @@ impl Jit {
         self.removing_tracker(tracker, |remove| tracker.remove_with_by(policy, remove))
     }
 
-    /// Removes a tracker as [`Jit::remove_tracker`] does, whatever code refers to its symbols: that code stays, and refers to nothing.
+    /// Removes a tracker as [`Scope::remove_tracker`] does, whatever code refers to its symbols: that code stays, and refers to nothing.
     ///
     /// # Safety
     /// Code that refers to the tracker's symbols, directly or through other code, does not run from now on, unless a
@@ -214,13 +212,13 @@ impl Jit {
         self.removing_tracker(tracker, |remove| tracker.remove_leaving_dependants_by(remove))
     }
 
-    /// Removes a tracker as [`Jit::remove_tracker`] does, and unmaps its code at once, whoever holds it.
+    /// Removes a tracker as [`Scope::remove_tracker`] does, and unmaps its code at once, whoever holds it.
     ///
     /// # Safety
     /// - Nobody runs the code, and no [`Function`](crate::Function) of it is called or redefined from now on, nor of code that refers to it. Such
     ///   handles may still be dropped.
     /// - No thread that is still to end has `thread_local` objects of it whose destructors are to run, nor of code that refers to it. They
-    ///   keep their code only as handles do ([`Jit::initialize`]): each would run where there is nothing any more.
+    ///   keep their code only as handles do ([`Scope::initialize`]): each would run where there is nothing any more.
     ///
     /// Handlers of `atexit` and destructors of static objects run before the code goes, as in every removal.
     ///
@@ -229,18 +227,6 @@ impl Jit {
     pub unsafe fn remove_tracker_now(&self, tracker: &ResourceTracker) -> Result<(), RemoveError> {
         self.own(tracker)?;
         tracker.remove_by(|resource| ObjectLinkingLayer::remove_resource(resource, CodeRemoval::AtOnce))
-    }
-
-    /// Removes a dylib with everything that was added to it, and says when its code is gone, as [`Jit::remove_tracker`] does. The name
-    /// is free when this returns.
-    ///
-    /// # Concurrency
-    /// Blocks for nobody. Lookups that wait for symbols of the dylib fail.
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::remove_jit_dylib`].
-    pub fn remove_dylib(&self, dylib: &JitDylib) -> Result<Unmapping, RemoveError> {
-        self.removing(|remove| self.session.remove_jit_dylib_by(dylib, remove))
     }
 
     fn removing_tracker(
@@ -254,13 +240,13 @@ impl Jit {
 
     /// The guards of another engine's threads are not known here.
     fn own(&self, tracker: &ResourceTracker) -> Result<(), RemoveError> {
-        match *tracker.dylib().session() == self.session {
+        match *tracker.dylib().session() == self.engine.session {
             true => Ok(()),
             false => Err(RemoveError::Foreign { dylib: tracker.dylib().name().into() }),
         }
     }
 
-    fn removing(
+    pub(crate) fn removing(
         &self,
         operation: impl FnOnce(&mut dyn FnMut(Box<dyn Resource>) -> Removed) -> Result<(), RemoveError>,
     ) -> Result<Unmapping, RemoveError> {
@@ -269,9 +255,9 @@ impl Jit {
         let removal = CodeRemoval::WhenReleased(&departure);
         operation(&mut |resource| ObjectLinkingLayer::remove_resource(resource, removal))?;
         let guards = self.object_layer().guards().clone();
-        Ok(Unmapping { session: self.session.clone(), guards, gone })
+        Ok(Unmapping { session: self.engine.session.clone(), guards, gone })
     }
 }
 
 /// What removing a resource ends with.
-type Removed = Result<(), Box<dyn Error + Send + Sync>>;
+pub(crate) type Removed = Result<(), Box<dyn Error + Send + Sync>>;

@@ -46,7 +46,7 @@ fn sample(scale: Scale, objects: &[ObjectBuffer]) -> Sample {
 
     let begun = Instant::now();
     for object in objects {
-        jit.in_dylib(&bodies).add_object(object.clone()).expect("the compiler's objects are sound");
+        bodies.add_object(object.clone()).expect("the compiler's objects are sound");
     }
     sample.extra("add_bodies_us_per_op", micros(begun) / n as f64);
     let begun = Instant::now();
@@ -69,7 +69,7 @@ fn sample(scale: Scale, objects: &[ObjectBuffer]) -> Sample {
     sample.extra("first_call_us_p99", first[n * 99 / 100]);
     sample.extra("first_call_us_median", median(first));
 
-    let direct = functions(&jit, &order([&bodies]), &names);
+    let direct = functions(&jit, &order([bodies.dylib()]), &names);
     let calls = scale.pick(4_000_000, 20_000_000);
     sample.extra("steady_direct_ns", later_calls_ns(calls, &direct));
     sample.extra("steady_stub_ns", later_calls_ns(calls, &stubs));

@@ -17,8 +17,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use function_unit::code_unit;
-use uruk::core::JitDylib;
-use uruk::{Jit, OwnedTracker};
+use uruk::{Jit, OwnedTracker, Scope};
 
 type Next = extern "C" fn(u64) -> u64;
 
@@ -40,7 +39,7 @@ fn main() {
     // SAFETY: all bodies have this signature, and refer to nothing.
     let stub = unsafe { jit.function::<Next>("next") }.expect("it is there");
     // SAFETY: as above.
-    let direct = unsafe { jit.in_dylib(&bodies).function::<Next>("next$0") }.expect("it is there");
+    let direct = unsafe { bodies.function::<Next>("next$0") }.expect("it is there");
     let _other = add(&jit, &bodies, "other", 1);
     jit.add_lazy_group(&bodies, [("next of a group", "next$0"), ("other of a group", "other")])
         .expect("new names");
@@ -53,11 +52,11 @@ fn main() {
     redefinitions(&jit, &bodies, first, stub);
 }
 
-fn add(jit: &Jit, bodies: &JitDylib, name: &str, step: u8) -> OwnedTracker {
-    let tracker = OwnedTracker::new(bodies.create_tracker());
+fn add(jit: &Jit, bodies: &Scope, name: &str, step: u8) -> OwnedTracker {
+    let tracker = bodies.create_tracker();
     let code = vec![0x48, 0x8d, 0x47, step, 0xc3]; // lea rax, [rdi + step]; ret
     let unit = code_unit(jit.intern(name), jit.object_layer().clone(), code);
-    bodies.define_with_tracker(unit, &tracker).expect("a new name");
+    bodies.dylib().define_with_tracker(unit, &tracker).expect("a new name");
     tracker
 }
 
@@ -117,11 +116,9 @@ fn cycling(jit: &Jit) {
     jit.add_lazy(&bodies, pairs(&alone, &made)).expect("new names");
     jit.add_lazy_group(&bodies, pairs(&grouped, &made)).expect("new names");
     // SAFETY: all bodies have this signature, refer to nothing, and stay.
-    let get =
-        |scope: uruk::Scope<'_>, name: &String| unsafe { scope.function::<Next>(name) }.expect("it is there");
-    let direct = made.iter().map(|name| get(jit.in_dylib(&bodies), name)).collect();
-    let [alone, grouped] = [alone, grouped]
-        .map(|names| names.iter().map(|name| get(jit.in_dylib(jit.main_dylib()), name)).collect());
+    let get = |scope: &Scope, name: &String| unsafe { scope.function::<Next>(name) }.expect("it is there");
+    let direct = made.iter().map(|name| get(&bodies, name)).collect();
+    let [alone, grouped] = [alone, grouped].map(|names| names.iter().map(|name| get(jit, name)).collect());
     let functions: [Vec<Next>; 3] = [direct, alone, grouped];
     let mut taken = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
@@ -175,7 +172,7 @@ fn pairs<'n>(functions: &'n [String], bodies: &'n [String]) -> impl Iterator<Ite
     functions.iter().zip(bodies).map(|(function, body)| (&**function, &**body))
 }
 
-fn redefinitions(jit: &Jit, bodies: &JitDylib, mut last: OwnedTracker, stub: Next) {
+fn redefinitions(jit: &Jit, bodies: &Scope, mut last: OwnedTracker, stub: Next) {
     let (mut to_effect, mut lazily, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     let micros = |begun: Instant| begun.elapsed().as_nanos() as f64 / 1e3;
     let mut resident = Vec::new();
@@ -184,7 +181,7 @@ fn redefinitions(jit: &Jit, bodies: &JitDylib, mut last: OwnedTracker, stub: Nex
         let begun_whole = Instant::now();
         let tracker = add(jit, bodies, &name, step);
         if number % 2 == 0 {
-            jit.in_dylib(bodies).lookup(&name).expect("it is there");
+            bodies.lookup(&name).expect("it is there");
             let begun = Instant::now();
             jit.redefine(bodies, [("next", &*name)]).expect("its body is there");
             assert_eq!(stub(0), step.into());

@@ -37,7 +37,7 @@ struct Definition {
 pub(crate) struct Runtime {
     pub(crate) jit: Jit,
     pub(crate) table: CodeInstanceTable<Method, (), ExecutorAddr>,
-    bodies: JitDylib,
+    bodies: Scope,
     /// The `invoke` of all pairs of `weigh`.
     invoke: ExecutorAddr,
     definitions: Mutex<Vec<Definition>>,
@@ -83,7 +83,7 @@ impl Runtime {
     /// Puts a definition of `scale` in place, for when the world begins.
     fn define(&self, begins: World, factor: i64) -> Outcome<()> {
         let symbol = format!("scale.{begins}");
-        self.jit.in_dylib(&self.bodies).add_ir_text(&symbol, &methods::ir_of_scale(&symbol, factor))?;
+        self.bodies.add_ir_text(&symbol, &methods::ir_of_scale(&symbol, factor))?;
         self.jit.add_lazy(&self.bodies, [&*symbol])?;
         self.definitions.lock().push(Definition { begins, factor, symbol });
         Ok(())
@@ -137,7 +137,7 @@ impl Runtime {
         let CodeInstanceState::Specialized { .. } = site.instance.read() else { return Ok(()) };
         let definition = self.definition(site.world)?;
         let symbol = self.add_weigh(site, &definition.symbol, Some(definition.factor))?;
-        let better = self.jit.in_dylib(&self.bodies).lookup(&symbol)?.address;
+        let better = self.bodies.lookup(&symbol)?.address;
         site.instance.update(better).map_err(|there| format!("a pair stays, and there is {there:?}").into())
     }
 
@@ -145,7 +145,7 @@ impl Runtime {
     fn add_weigh(&self, site: &Site, scale: &str, inlined: Option<i64>) -> Outcome<String> {
         // Relaxed: a number that only has to differ.
         let symbol = format!("weigh.{}", self.symbols.fetch_add(1, Ordering::Relaxed));
-        let tracker = self.jit.in_dylib(&self.bodies).create_tracker();
+        let tracker = self.bodies.create_tracker();
         let text = methods::ir_of_weigh(&symbol, scale, inlined);
         self.jit.in_tracker(&tracker).add_ir_text(&symbol, &text)?;
         self.keep(site, tracker);

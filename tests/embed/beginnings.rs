@@ -95,8 +95,9 @@ fn two_threads_whose_plugins_initialise_each_other_both_end() {
         BEGUN[own].open();
         BEGUN[1 - own].wait();
         let other = jit.session().jit_dylib(if of_a == 1 { "b" } else { "a" }).expect("the test has made it");
+        let other = jit.in_dylib(&other);
         // SAFETY: both plugins are sound.
-        unsafe { jit.initialize(&other) }.expect("it links");
+        unsafe { other.initialize() }.expect("it links");
     }
     check("beginnings::two_threads_whose_plugins_initialise_each_other_both_end", &["both"], || {
         let jit = engine(1);
@@ -107,20 +108,19 @@ fn two_threads_whose_plugins_initialise_each_other_both_end() {
             let address = ExecutorAddr::from_ptr(initialize_other as *const ());
             let definition = ExecutorSymbolDef::new(address, flags);
             let symbols = [(jit.intern("initialize_other"), definition)].into_iter().collect();
-            dylib.define(absolute_symbols(symbols)).expect("a new name");
+            dylib.dylib().define(absolute_symbols(symbols)).expect("a new name");
             let source = format!(
                 "extern \"C\" void initialize_other(int);
                  static const int begun = (initialize_other({is_a}), 1);
                  extern \"C\" int use() {{ return begun; }}"
             );
-            jit.in_dylib(&dylib).add_object(cpp(name, &source)).expect("new names");
+            dylib.add_object(cpp(name, &source)).expect("new names");
             dylib
         });
         std::thread::scope(|scope| {
             for dylib in &dylibs {
-                let jit = &jit;
                 // SAFETY: both plugins are sound.
-                scope.spawn(move || unsafe { jit.initialize(dylib) }.expect("it links"));
+                scope.spawn(move || unsafe { dylib.initialize() }.expect("it links"));
             }
         });
         say("both");

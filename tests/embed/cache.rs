@@ -66,7 +66,7 @@ fn run(jit: &Jit) -> Result<(u64, u64), JitError> {
     add_all(jit)?;
     jit.link("answer")?;
     // SAFETY: the sources run nothing at their start but what is written here.
-    unsafe { jit.initialize(jit.main_dylib()) }?;
+    unsafe { jit.initialize() }?;
     // SAFETY: the function has this signature, and the engine outlives the call.
     let answer: extern "C" fn() -> i32 = unsafe { jit.function("answer") }?;
     assert_eq!(answer(), 42);
@@ -226,7 +226,7 @@ fn functions_are_kept_in_the_tier_they_reached() {
         let jit = builder.threads(1).cache(&*directory.0).build().expect("an engine for this machine");
         add_all(&jit).expect("valid IR, and new names");
         // SAFETY: the sources run nothing at their start but what is written there.
-        unsafe { jit.initialize(jit.main_dylib()) }.expect("it can be compiled");
+        unsafe { jit.initialize() }.expect("it can be compiled");
         // SAFETY: the function has this signature.
         let answer = unsafe { jit.get::<extern "C" fn() -> i32>("answer") }.expect("its stub");
         assert_eq!(answer(), 42);

@@ -1,12 +1,12 @@
 //! Several dylibs and trackers through the `Jit`: what finds what, and what goes with whom.
 
-use uruk::core::{DylibError, JitDylibLookupFlags, RemoveError};
-use uruk::{JitError, OwnedTracker, RemovalPolicy};
+use uruk::core::{JitDylibLookupFlags, RemoveError};
+use uruk::{JitError, RemovalPolicy};
 
 use crate::support::{archive, block_on, c, c_with, engine};
 
 /// What the function `symbol` of a dylib answers.
-fn call(scope: uruk::Scope<'_>, symbol: &str) -> i32 {
+fn call(scope: &uruk::Scope, symbol: &str) -> i32 {
     // SAFETY: the sources here define functions of this signature alone; they are not removed while one runs.
     let function = unsafe { scope.function::<extern "C" fn() -> i32>(symbol) };
     function.unwrap_or_else(|error| panic!("{symbol}: {error}"))()
@@ -18,23 +18,21 @@ fn a_dylib_finds_itself_then_what_it_is_linked_to_then_the_process() {
     let jit = engine(1);
     let (host, plugin) = (jit.create_dylib("host").unwrap(), jit.create_dylib("plugin").unwrap());
     let source = "#include <unistd.h>\nint limit(void); int run(void) { return limit() + getpid(); }";
-    jit.in_dylib(&plugin).add_object(c("plugin.o", source)).unwrap();
+    plugin.add_object(c("plugin.o", source)).unwrap();
     // `getpid` is the process's too, and a dylib that it is linked to comes first.
-    jit.in_dylib(&host)
-        .add_object(c("host.o", "int limit(void) { return 40; } int getpid(void) { return 100; }"))
-        .unwrap();
-    let missing = jit.in_dylib(&plugin).lookup("run").expect_err("nobody defines `limit`").to_string();
+    host.add_object(c("host.o", "int limit(void) { return 40; } int getpid(void) { return 100; }")).unwrap();
+    let missing = plugin.lookup("run").expect_err("nobody defines `limit`").to_string();
     assert!(missing.contains("run"), "{missing}");
 
     jit.remove_dylib(&plugin).unwrap();
     let plugin = jit.create_dylib("plugin").expect("the name is free again");
-    jit.in_dylib(&plugin).link_to(&host).unwrap();
-    jit.in_dylib(&plugin).link_to(&host).unwrap();
+    plugin.link_to(&host).unwrap();
+    plugin.link_to(&host).unwrap();
     let names: Vec<_> =
-        plugin.link_order().iter().take(2).map(|(dylib, _)| dylib.name().to_owned()).collect();
+        plugin.dylib().link_order().iter().take(2).map(|(dylib, _)| dylib.name().to_owned()).collect();
     assert_eq!(names, ["plugin", "host"]);
-    jit.in_dylib(&plugin).add_object(c("plugin.o", source)).unwrap();
-    assert_eq!(call(jit.in_dylib(&plugin), "run"), 140);
+    plugin.add_object(c("plugin.o", source)).unwrap();
+    assert_eq!(call(&plugin, "run"), 140);
     assert!(jit.lookup("run").is_err(), "the main dylib is linked to neither");
 }
 
@@ -42,7 +40,7 @@ fn a_dylib_finds_itself_then_what_it_is_linked_to_then_the_process() {
 fn a_dylib_of_another_engine_is_refused() {
     let (jit, other) = (engine(0), engine(0));
     let foreign = other.create_dylib("foreign").unwrap();
-    let error = jit.in_dylib(jit.main_dylib()).link_to(&foreign).expect_err("it is another session's");
+    let error = jit.link_to(&foreign).expect_err("it is another session's");
     assert!(error.to_string().contains("foreign"), "{error}");
 }
 
@@ -58,7 +56,7 @@ fn what_was_added_with_a_tracker_goes_with_it() {
         tracker
     };
     let first = add(1);
-    assert_eq!(call(jit.in_tracker(&first), "query"), 1);
+    assert_eq!(call(&jit.in_tracker(&first), "query"), 1);
     drop(first);
     assert_eq!(jit.memory_usage().allocations, 0);
     assert!(jit.lookup("query").is_err());
@@ -67,7 +65,7 @@ fn what_was_added_with_a_tracker_goes_with_it() {
     second.remove().expect("nothing of it objects");
     let third = add(3).into_inner();
     drop(third);
-    assert_eq!(call(jit.in_dylib(jit.main_dylib()), "query"), 3, "nobody owns it");
+    assert_eq!(call(&jit, "query"), 3, "nobody owns it");
 }
 
 /// Members were the dylib's own, whoever had added the archive, and the archive served lookups for ever.
@@ -86,7 +84,7 @@ fn an_archive_goes_with_its_tracker_and_so_do_its_members() {
     };
     for _ in 0..3 {
         let tracker = add();
-        assert_eq!(call(jit.in_tracker(&tracker), "used"), 1);
+        assert_eq!(call(&jit.in_tracker(&tracker), "used"), 1);
         let names = [jit.intern("used")];
         assert_eq!(jit.main_dylib().flags(names.clone()).len(), 1);
         tracker.remove().expect("nothing of it objects");
@@ -96,7 +94,7 @@ fn an_archive_goes_with_its_tracker_and_so_do_its_members() {
     }
     // Left to the dylib, it stays and serves.
     drop(add().into_inner());
-    assert_eq!(call(jit.in_dylib(jit.main_dylib()), "unused"), 2);
+    assert_eq!(call(&jit, "unused"), 2);
 }
 
 /// A tentative definition was always the dylib's own.
@@ -108,7 +106,7 @@ fn a_tentative_definition_goes_with_its_tracker() {
         let tracker = jit.create_tracker();
         let object = c_with("count.o", source, &["-fcommon"]);
         jit.in_tracker(&tracker).add_object(object).expect("the names are free");
-        assert_eq!(call(jit.in_tracker(&tracker), "count"), 1);
+        assert_eq!(call(&jit.in_tracker(&tracker), "count"), 1);
     }
     assert_eq!(jit.main_dylib().flags([jit.intern("counter")]), []);
     assert_eq!(jit.memory_usage().allocations, 0);
@@ -117,7 +115,7 @@ fn a_tentative_definition_goes_with_its_tracker() {
 #[test]
 fn what_comes_too_late_for_its_tracker_is_refused_and_leaves_nothing() {
     let jit = engine(0);
-    let tracker = OwnedTracker::new(jit.main_dylib().create_tracker());
+    let tracker = jit.create_tracker();
     tracker.clone().remove().expect("it has nothing");
     let late = jit.in_tracker(&tracker);
     let object = c("late.o", "int late(void) { return 1; }");
@@ -135,7 +133,7 @@ fn removal_by_name_gives_the_code_of_a_unit_back() {
     let tracker = jit.create_tracker();
     let object = c("pair.o", "int one(void) { return 1; } int two(void) { return 2; }");
     jit.in_tracker(&tracker).add_object(object).expect("the names are free");
-    assert_eq!(call(jit.in_tracker(&tracker), "one"), 1);
+    assert_eq!(call(&jit.in_tracker(&tracker), "one"), 1);
     let remove = |name: &str| jit.main_dylib().remove(&[jit.intern(name)]).expect("it is Ready");
     remove("one");
     assert_eq!(jit.memory_usage().allocations, 1, "`two` is left");
@@ -153,7 +151,7 @@ fn units_of_ones_own_reach_the_layers() {
         object,
     );
     jit.add_unit(Box::new(unit.expect("an object"))).expect("the name is free");
-    assert_eq!(call(jit.in_dylib(jit.main_dylib()), "layered"), 5);
+    assert_eq!(call(&jit, "layered"), 5);
 }
 
 /// It went through everything that there was: some hundred lines, more with each file.
@@ -193,21 +191,23 @@ fn lookups_follow_what_changes() {
         let dylib = jit.create_dylib(name).expect("a new name");
         let value = if name == "old" { 1 } else { 2 };
         let source = format!("int shared(void) {{ return {value}; }}");
-        jit.in_dylib(&dylib).add_object(c("shared.o", &source)).expect("a new name");
+        dylib.add_object(c("shared.o", &source)).expect("a new name");
         dylib
     });
-    let main = jit.in_dylib(jit.main_dylib());
+    let main = &jit;
     main.link_to(&old).expect("both are there");
     assert_eq!((call(main, "shared"), call(main, "shared")), (1, 1));
     let exported = JitDylibLookupFlags::MatchExportedSymbolsOnly;
-    assert!(jit.main_dylib().replace_in_link_order(&old, &new, exported).expect("both are there"));
+    assert!(
+        jit.main_dylib().replace_in_link_order(old.dylib(), new.dylib(), exported).expect("both are there")
+    );
     assert_eq!((call(main, "shared"), call(main, "shared")), (2, 2));
-    jit.main_dylib().remove_from_link_order(&new);
+    jit.main_dylib().remove_from_link_order(new.dylib());
     assert!(jit.lookup("shared").is_err());
     // The same text in another engine is another name.
     let other = engine(1);
     other.add_object(c("shared.o", "int shared(void) { return 3; }")).expect("a new name");
-    let there = other.in_dylib(other.main_dylib());
+    let there = &other;
     main.link_to(&old).expect("both are there");
     assert_eq!((call(there, "shared"), call(main, "shared"), call(there, "shared")), (3, 1, 3));
     drop(other);
@@ -231,16 +231,13 @@ fn handles_of_another_engine_are_refused() {
     };
     refused("in_dylib", &|| _ = jit.in_dylib(other.main_dylib()));
     refused("in_tracker", &|| _ = jit.in_tracker(&tracker));
-    // SAFETY: nothing was begun.
-    refused("deinitialize", &|| unsafe { jit.deinitialize(other.main_dylib()) });
     let is_foreign = |refused: Result<(), RemoveError>| matches!(refused, Err(RemoveError::Foreign { .. }));
     assert!(is_foreign(jit.remove_tracker(&tracker).map(drop)));
     assert!(is_foreign(jit.remove_tracker_with(&tracker, RemovalPolicy::Refuse).map(drop)));
     // SAFETY: nothing was added.
     assert!(is_foreign(unsafe { jit.remove_tracker_now(&tracker) }));
-    assert!(is_foreign(jit.remove_dylib(other.main_dylib()).map(drop)));
-    // SAFETY: nothing was added.
-    let initialized = unsafe { jit.initialize(other.main_dylib()) };
-    assert!(matches!(initialized, Err(JitError::Dylib(DylibError::Foreign { .. }))), "{initialized:?}");
+    assert!(is_foreign(jit.remove_dylib(&other).map(drop)));
+    let lazy = jit.add_lazy(&other, ["f"]);
+    assert!(matches!(lazy, Err(JitError::Lookup(_))), "{lazy:?}");
     assert!(!tracker.is_defunct());
 }

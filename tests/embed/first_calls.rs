@@ -7,20 +7,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use uruk::core::sync::{Arc, Latch, Mutex};
-use uruk::core::{ExecutorAddr, FnUnit, JitDylib, LookupError, WaitError};
+use uruk::core::{ExecutorAddr, FnUnit, LookupError, WaitError};
 use uruk::pipeline::lazy::LazyCallError;
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{Function, FunctionPointer, Jit, OwnedTracker};
+use uruk::{Function, FunctionPointer, Jit, Scope};
 
 use crate::support::{alone, c, c_with, engine, is_alone};
 
 type Answer = extern "C" fn() -> i32;
 
 /// Functions of the main dylib, each in an object of its own, which are compiled when they are first called.
-fn add_lazy(jit: &Jit, functions: &[(&str, &str)]) -> JitDylib {
+fn add_lazy(jit: &Jit, functions: &[(&str, &str)]) -> Scope {
     let bodies = jit.create_dylib("bodies").expect("a new name");
     for (name, source) in functions {
-        jit.in_dylib(&bodies).add_object(c(name, source)).expect("the names are free");
+        bodies.add_object(c(name, source)).expect("the names are free");
     }
     jit.add_lazy(&bodies, functions.iter().map(|(name, _)| *name)).expect("they are there");
     bodies
@@ -78,7 +78,7 @@ fn vectors_of_512_bits_and_masks_pass_a_first_call() {
     let jit = engine(1);
     let bodies = jit.create_dylib("bodies").expect("a new name");
     let add = |name: &str, source: &str| c_with(name, source, &[flags[0], flags[1], "-mno-red-zone"]);
-    jit.in_dylib(&bodies).add_object(add("body.o", &body)).expect("a new name");
+    bodies.add_object(add("body.o", &body)).expect("a new name");
     jit.add_lazy(&bodies, ["sum", "mask"]).expect("they are there");
     jit.add_object(add("caller.o", &caller)).expect("a new name");
     let check = get::<Answer>(&jit, "check");
@@ -112,7 +112,7 @@ fn many_threads_call_many_functions_while_handles_go() {
     let bodies = jit.create_dylib("bodies").expect("a new name");
     let names: Vec<_> = (0..FUNCTIONS).map(|number| format!("f{number:03}")).collect();
     let add = |number| {
-        let tracker = OwnedTracker::new(bodies.create_tracker());
+        let tracker = bodies.create_tracker();
         jit.in_tracker(&tracker).add_object(numbered(&first, number)).expect("a new name");
         Some(tracker)
     };
@@ -225,7 +225,7 @@ fn a_child_makes_first_calls_and_so_does_its_parent() {
     for threads in [0, 1] {
         let jit = engine(threads);
         let bodies = jit.create_dylib("bodies").expect("a new name");
-        let add = |text| jit.in_dylib(&bodies).add_object(c("body.o", text)).expect("a new name");
+        let add = |text| bodies.add_object(c("body.o", text)).expect("a new name");
         add("int first(void) { return 41; }");
         add("int second(void) { return 42; }");
         jit.add_lazy(&bodies, ["first", "second"]).expect("they are there");

@@ -55,8 +55,8 @@ fn a_function_is_called_after_its_tracker_was_removed_and_its_name_taken() {
 fn a_handle_keeps_what_its_function_refers_to_in_other_trackers_too() {
     let jit = engine(1);
     let library = jit.create_dylib("library").expect("a new name");
-    jit.in_dylib(&library).add_object(c("deep.o", "int deep = 40;")).expect("a new name");
-    jit.in_dylib(jit.main_dylib()).link_to(&library).expect("both are there");
+    library.add_object(c("deep.o", "int deep = 40;")).expect("a new name");
+    jit.link_to(&library).expect("both are there");
     let helpers = add(&jit, "extern int deep; int helper(void) { return deep + 2; }");
     // They refer to each other.
     let even = add(&jit, "int odd(int); int even(int n) { return n ? odd(n - 1) : 1; }");
@@ -146,9 +146,9 @@ fn a_thread_waits_until_nobody_runs_what_it_has_removed() {
     let jit = engine(1);
     let dylib = jit.create_dylib("paused").expect("a new name");
     let source = "int run(void (*pause)(void)) { pause(); return 5; }";
-    jit.in_dylib(&dylib).add_object(c("run.o", source)).expect("a new name");
+    dylib.add_object(c("run.o", source)).expect("a new name");
     // SAFETY: `run` has this signature, and no pointer is copied out of the handle.
-    let run = unsafe { jit.in_dylib(&dylib).get::<extern "C" fn(extern "C" fn()) -> i32>("run") };
+    let run = unsafe { dylib.get::<extern "C" fn(extern "C" fn()) -> i32>("run") };
     let run = run.expect("it links");
     let inside = std::thread::spawn(move || run(pause));
     ENTERED.wait();

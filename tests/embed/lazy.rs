@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use uruk::core::ExecutorAddr;
 use uruk::core::sync::{Arc, Latch, Mutex};
-use uruk::core::{ExecutorAddr, JitDylib};
-use uruk::{Function, FunctionPointer, Jit, JitError, OwnedTracker};
+use uruk::{Function, FunctionPointer, Jit, JitError, OwnedTracker, Scope};
 
 use crate::support::{alone, c, cpp, engine, is_alone};
 
 type Answer = extern "C" fn() -> i32;
 
 /// An engine whose dylib `bodies` has these objects, each under a tracker of its own.
-fn with_bodies(jit: &Jit, sources: &[&str]) -> (JitDylib, Vec<OwnedTracker>) {
+fn with_bodies(jit: &Jit, sources: &[&str]) -> (Scope, Vec<OwnedTracker>) {
     let bodies = jit.create_dylib("bodies").expect("a new name");
     let add = |source: &&str| {
-        let tracker = OwnedTracker::new(bodies.create_tracker());
+        let tracker = bodies.create_tracker();
         jit.in_tracker(&tracker).add_object(c("body.o", source)).expect("the names are free");
         tracker
     };
@@ -116,7 +116,7 @@ fn threads_that_call_at_once_have_it_linked_once() {
         let bodies = jit.create_dylib(&format!("bodies {round}")).expect("a new name");
         let name = format!("answer{round}");
         let source = format!("int {name}(void) {{ return {round}; }}");
-        jit.in_dylib(&bodies).add_object(c("answer.o", &source)).expect("a new name");
+        bodies.add_object(c("answer.o", &source)).expect("a new name");
         jit.add_lazy(&bodies, [&*name]).expect("it is there");
         let (answer, before) = (get::<Answer>(&jit, &name), pieces(&jit));
         let start = Latch::new();
@@ -159,7 +159,7 @@ fn exceptions_and_backtraces_pass_what_was_called_lazily() {
     let jit = engine(1);
     let bodies = jit.create_dylib("bodies").expect("a new name");
     let body = "extern \"C\" int thrown(int x) { throw x; }";
-    jit.in_dylib(&bodies).add_object(cpp("thrown.o", body)).expect("a new name");
+    bodies.add_object(cpp("thrown.o", body)).expect("a new name");
     jit.add_lazy(&bodies, ["thrown"]).expect("it is there");
     let caller = "extern \"C\" int thrown(int); extern \"C\" int check() { try { return thrown(41); } catch (int x) { return x + 1; } }";
     jit.add_object(cpp("caller.o", caller)).expect("a new name");

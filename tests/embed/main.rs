@@ -24,6 +24,7 @@ mod plugins;
 mod redefine;
 mod redefine_level;
 mod reload;
+mod scopes;
 mod shutdown;
 #[cfg(feature = "llvm")]
 mod speculation;

@@ -110,7 +110,7 @@ fn an_instance_of_another_convention_is_called_through_an_adapter() {
     let jit = engine(1);
     let bodies = jit.create_dylib("bodies").expect("a new name");
     let code = "define i64 @otherwise() { ret i64 1 } define i64 @better() { ret i64 2 }";
-    jit.in_dylib(&bodies).add_ir_text("code.ll", code).expect("new names");
+    bodies.add_ir_text("code.ll", code).expect("new names");
     jit.add_lazy(&bodies, ["otherwise"]).expect("a new name");
     let integer = ValueType::Integer { boxes, unboxes };
     let instance = Arc::new(CodeInstance::<ExecutorAddr>::new());
@@ -130,7 +130,7 @@ fn an_instance_of_another_convention_is_called_through_an_adapter() {
     assert_eq!(get(&jit, "f#3")(), 1_009, "each unit has an adapter of its own");
 
     let compiled = Arc::new(CodeInstance::<ExecutorAddr>::new());
-    let better = jit.in_dylib(&bodies).lookup("better").expect("it is there").address;
+    let better = bodies.lookup("better").expect("it is there").address;
     compiled.publish(invoke, better, CodeSignature::Specialized).expect("nobody else publishes");
     let signature = SpecializedSignature { parameters: Vec::new(), result: integer };
     let info = info(4).refer_to_instance_as("callee", compiled, signature, "otherwise");

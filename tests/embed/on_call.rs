@@ -125,7 +125,7 @@ fn a_first_call_leaves_what_call_once_keeps_for_the_thread() {
         compile();
         request.addresses([("first", body)])
     });
-    bodies.define(Box::new(unit)).expect("a new name");
+    bodies.dylib().define(Box::new(unit)).expect("a new name");
     jit.add_lazy(&bodies, ["first"]).expect("it is there");
     jit.add_object(cpp("caller.o", CALLER)).expect("a new name");
     assert_eq!(get::<Answer>(&jit, "check_compile")(), 0, "it changes what `call_once` keeps");

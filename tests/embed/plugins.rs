@@ -76,12 +76,12 @@ pub(crate) fn call(jit: &Jit, name: &str) -> i32 {
 
 pub(crate) fn initialize(jit: &Jit) {
     // SAFETY: the plugins of these tests are sound.
-    unsafe { jit.initialize(jit.main_dylib()) }.expect("it links");
+    unsafe { jit.initialize() }.expect("it links");
 }
 
 pub(crate) fn deinitialize(jit: &Jit) {
     // SAFETY: as above, and nobody calls them afterwards.
-    unsafe { jit.deinitialize(jit.main_dylib()) };
+    unsafe { jit.deinitialize() };
 }
 
 /// Static objects of each kind, handlers and finalisers.

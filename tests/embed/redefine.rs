@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use uruk::core::MaterializationUnit;
 use uruk::core::sync::{Arc, Latch};
-use uruk::core::{JitDylib, MaterializationUnit};
-use uruk::{Function, Jit, JitError, OwnedTracker};
+use uruk::{Function, Jit, JitError, OwnedTracker, Scope};
 
 use crate::function_unit::{code_unit, function_unit};
 use crate::support::{c, engine};
@@ -20,12 +20,12 @@ pub(crate) struct Slowly {
 
 pub(crate) fn add_unit(
     jit: &Jit,
-    bodies: &JitDylib,
+    bodies: &Scope,
     name: &str,
     number: i32,
     slowly: Option<Slowly>,
 ) -> OwnedTracker {
-    let tracker = OwnedTracker::new(bodies.create_tracker());
+    let tracker = bodies.create_tracker();
     let unit = gives(jit, name, number);
     let unit = match slowly {
         None => unit,
@@ -35,7 +35,7 @@ pub(crate) fn add_unit(
             unit.materialize(responsibility);
         }),
     };
-    bodies.define_with_tracker(unit, &tracker).expect("a new name");
+    bodies.dylib().define_with_tracker(unit, &tracker).expect("a new name");
     tracker
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn gives(jit: &Jit, name: &str, number: i32) -> Box<dyn Materializati
 }
 
 /// A body of `answer` under the name that this gives.
-pub(crate) fn body(jit: &Jit, bodies: &JitDylib, number: i32) -> (String, OwnedTracker) {
+pub(crate) fn body(jit: &Jit, bodies: &Scope, number: i32) -> (String, OwnedTracker) {
     let name = format!("answer${number}");
     let tracker = add_unit(jit, bodies, &name, number, None);
     (name, tracker)
@@ -94,7 +94,7 @@ fn every_body_says_that_it_is_the_function_of_its_stub() {
              static __attribute__((noinline)) void *here(void) {{ return __builtin_return_address(0); }}
              void *who{number}(void) {{ return _Unwind_FindEnclosingFunction(here()); }}"
         );
-        jit.in_dylib(&bodies).add_object(c(&format!("{number}.o"), &body)).expect("a new name");
+        bodies.add_object(c(&format!("{number}.o"), &body)).expect("a new name");
     }
     jit.add_lazy(&bodies, [("who", "who1")]).expect("a new name");
     // SAFETY: all bodies have this signature, and the pointers stay in their handles.
@@ -112,7 +112,7 @@ fn every_body_says_that_it_is_the_function_of_its_stub() {
     let refused = jit.redefine(&bodies, [("who", "who5"), ("direct", "who4")]);
     assert!(matches!(refused, Err(JitError::NotLazy { symbol }) if &*symbol == "direct"));
     // SAFETY: as above.
-    let who5 = unsafe { jit.in_dylib(&bodies).get::<extern "C" fn() -> *const ()>("who5") };
+    let who5 = unsafe { bodies.get::<extern "C" fn() -> *const ()>("who5") };
     let who5 = who5.expect("it is there");
     assert_eq!((who5(), who()), (*who5 as *const (), own));
 }
@@ -172,7 +172,7 @@ fn several_functions_are_redefined_together_or_not_at_all() {
         .map(|(name, number)| add_unit(&jit, &bodies, name, number, None))
         .collect();
     let broken = "int missing(void); int g3(void) { return missing(); }";
-    jit.in_dylib(&bodies).add_object(c("broken.o", broken)).expect("a new name");
+    bodies.add_object(c("broken.o", broken)).expect("a new name");
     jit.add_lazy(&bodies, ["f", "g"]).expect("new names");
     let both = || (get(&jit, "f")(), get(&jit, "g")());
     assert_eq!(both(), (1, 2));
@@ -194,7 +194,7 @@ fn a_redefinition_that_fails_never_takes_the_link_order_back() {
     let (first, _first) = body(&jit, &bodies, 1);
     jit.add_lazy(&bodies, [("answer", &*first)]).expect("a new name");
     let searched =
-        || others.link_order().iter().map(|(dylib, _)| dylib.name().to_owned()).collect::<Vec<_>>();
+        || others.dylib().link_order().iter().map(|(dylib, _)| dylib.name().to_owned()).collect::<Vec<_>>();
     let before = searched();
     for is_lazy in [false, true] {
         let refused = match is_lazy {
@@ -205,7 +205,7 @@ fn a_redefinition_that_fails_never_takes_the_link_order_back() {
         assert_eq!(searched(), before);
     }
     let broken = "int missing(void); int broken(void) { return missing(); }";
-    jit.in_dylib(&others).add_object(c("broken.o", broken)).expect("a new name");
+    others.add_object(c("broken.o", broken)).expect("a new name");
     let refused = jit.redefine(&others, [("answer", "broken")]);
     assert!(matches!(refused, Err(JitError::Lookup(_))), "{refused:?}");
     let after = searched();
@@ -338,7 +338,7 @@ fn what_is_not_lazy_cannot_be_redefined() {
     assert!(matches!(redefine("direct", &first), Err(JitError::NotLazy { symbol }) if &*symbol == "direct"));
     assert!(matches!(redefine("data", &first), Err(JitError::NotCallable { .. })));
     assert!(matches!(redefine("absent", &first), Err(JitError::Lookup(_))));
-    jit.in_dylib(&bodies).add_object(c("data.o", "int data2 = 1;")).expect("a new name");
+    bodies.add_object(c("data.o", "int data2 = 1;")).expect("a new name");
     jit.add_lazy(&bodies, [("answer", &*first)]).expect("a new name");
     assert!(
         matches!(redefine("answer", "data2"), Err(JitError::NotCallable { symbol }) if &*symbol == "data2")

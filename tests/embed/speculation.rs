@@ -72,7 +72,7 @@ fn functions_are_told_once_in_the_order_of_their_first_calls() {
     assert_eq!(jit.speculator().first_calls(), order(&["choose", "twice", "next"]));
     let bodies = jit.create_dylib("bodies").expect("a new name");
     let text = "define i32 @late.1() { ret i32 1 } define i32 @late.2() { ret i32 2 }";
-    jit.in_dylib(&bodies).add_ir_text("late.ll", text).expect("new names");
+    bodies.add_ir_text("late.ll", text).expect("new names");
     jit.add_lazy(&bodies, [("late", "late.1")]).expect("they are there");
     // SAFETY: that is its type.
     let late = unsafe { jit.get::<extern "C" fn() -> i32>("late") }.expect("it is there");

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use uruk::core::sync::{Arc, Mutex};
 use uruk::core::{
-    AliasMap, AliasTarget, ExecutorAddr, JitDylib, SharedError, SymbolFlags, SymbolName, WeakResourceTracker,
+    AliasMap, AliasTarget, ExecutorAddr, SharedError, SymbolFlags, SymbolName, WeakResourceTracker,
 };
 use uruk::pipeline::lazy::LazyCallThroughManager;
 use uruk::pipeline::link::ObjectLinkingLayer;
 use uruk::pipeline::tiers::{CallCounting, Improve, Tiers};
-use uruk::{Function, Jit, JitError, OwnedTracker};
+use uruk::{Function, Jit, JitError, OwnedTracker, Scope};
 
 use crate::redefine::{Answer, add_unit, gives};
 use crate::support::engine;
@@ -48,7 +48,7 @@ struct Storm {
     /// Makes stubs that count calls.
     lazy: LazyCallThroughManager,
     jit: Arc<Jit>,
-    bodies: JitDylib,
+    bodies: Scope,
     functions: Vec<Defined>,
     ends: AtomicBool,
     calls: AtomicU64,
@@ -58,7 +58,7 @@ struct Storm {
 struct Better {
     tiers: Tiers,
     jit: Arc<Jit>,
-    bodies: JitDylib,
+    bodies: Scope,
     /// What each body gives, and whom it belongs to.
     known: Mutex<BTreeMap<SymbolName, (i32, WeakResourceTracker)>>,
 }
@@ -130,7 +130,7 @@ impl Storm {
         let source = self.jit.intern(&format!("f{function}${generation}"));
         let alias = AliasTarget { source, flags: SymbolFlags::EXPORTED | SymbolFlags::CALLABLE };
         let functions: AliasMap = [(self.jit.intern(&name(function)), alias)].into_iter().collect();
-        let unit = self.lazy.improvable_reexports(&self.bodies, functions, self.better.clone());
+        let unit = self.lazy.improvable_reexports(self.bodies.dylib(), functions, self.better.clone());
         self.jit.main_dylib().define_with_tracker(unit, &tracker).expect("the name is free");
         tracker
     }
@@ -238,7 +238,7 @@ impl Improve for Better {
         }
         let better = format!("{body}+{attempt}");
         let unit = gives(&self.jit, &better, number + BETTER);
-        let defined = self.bodies.define_with_tracker(unit, &tracker);
+        let defined = self.bodies.dylib().define_with_tracker(unit, &tracker);
         defined.map(|()| Some(self.jit.intern(&better))).map_err(|error| Arc::new(error) as SharedError)
     }
 }

@@ -110,19 +110,18 @@ fn unload() -> Done {
 fn plugin() -> Done {
     let jit = engine()?;
     // task: plugin
-    let dylib = jit.create_dylib("plugin")?;
-    let plugin = jit.in_dylib(&dylib);
-    plugin.link_to(jit.main_dylib())?;
+    let plugin = jit.create_dylib("plugin")?;
+    plugin.link_to(&jit)?;
     let run = "declare double @scale(i64, double)
         define double @run() { %x = call double @scale(i64 3, double 2.0) ret double %x }";
     plugin.add_ir_text("plugin.ll", run)?;
     // SAFETY: the plugin has nothing that must not run.
-    unsafe { jit.initialize(&dylib)? };
+    unsafe { plugin.initialize()? };
     // SAFETY: that is the function's signature.
     let run = unsafe { plugin.get::<extern "C" fn() -> f64>("run")? };
     assert_eq!(run(), 6.0);
     drop(run);
-    jit.remove_dylib(&dylib)?.wait()?;
+    jit.remove_dylib(&plugin)?.wait()?;
     // end
     Ok(())
 }

@@ -64,6 +64,14 @@ impl ExecutionSession {
         self.close_before(shutdown, Some(deadline))
     }
 
+    /// Whether the session is closed: nothing of it runs, and its resources are removed. It is not yet while a close waits for work.
+    ///
+    /// # Cost
+    /// One load.
+    pub fn is_closed(&self) -> bool {
+        self.0.drain.closed.is_open()
+    }
+
     fn close_before(&self, shutdown: Shutdown, deadline: Option<Deadline>) -> Result<(), CloseError> {
         // Before anything moves; a session that is closed has nothing to wait for.
         if !self.0.drain.closed.is_open()

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use uruk::core::OwnedTracker;
 use uruk::core::sync::Arc;
 use uruk_kaleidoscope::{Definition, Span};
 
@@ -71,7 +70,7 @@ impl Session {
 
     fn call(&self, definition: &Arc<Definition>) -> Result<Value, SessionError> {
         let begun = Instant::now();
-        let tracker = OwnedTracker::new(self.bodies.create_tracker());
+        let tracker = self.bodies.create_tracker();
         self.add(EXPRESSION, definition, &tracker)?;
         let scope = self.jit.in_tracker(&tracker);
         // SAFETY: `lower` makes a function without parameters of a definition without any, and each answers a number. It is sound to call:

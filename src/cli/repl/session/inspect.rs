@@ -61,7 +61,7 @@ impl Session {
     pub(crate) fn why(&self, name: &str) -> Option<Why> {
         let function = self.functions.get(name)?;
         let body = self.jit.intern(&body_name(name, function.generation));
-        Some(self.jit().session().why(&self.bodies, &body))
+        Some(self.jit().session().why(self.bodies.dylib(), &body))
     }
 
     /// Where a function stands; nothing if there is no such function.

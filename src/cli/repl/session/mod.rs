@@ -26,11 +26,9 @@ use std::fmt;
 
 use uruk::core::sync::Arc;
 use uruk::core::sync::atomic::AtomicUsize;
-use uruk::core::{
-    ExecutorAddr, ExecutorSymbolDef, JitDylib, OwnedTracker, SymbolFlags, SymbolName, absolute_symbols,
-};
+use uruk::core::{ExecutorAddr, ExecutorSymbolDef, OwnedTracker, SymbolFlags, SymbolName, absolute_symbols};
 use uruk::pipeline::ir::{CompileError, OptimizationLevel};
-use uruk::{Jit, JitError};
+use uruk::{Jit, JitError, Scope};
 use uruk_kaleidoscope::{
     Callee, Definition, Diagnostic, Item, LowerError, Operators, Prototype, STOP_LIMIT, STOP_NOTE,
     STOP_STATE, Source, parse,
@@ -52,7 +50,7 @@ pub(crate) struct Session {
     functions: BTreeMap<String, Function>,
     jit: Jit,
     level: OptimizationLevel,
-    bodies: JitDylib,
+    bodies: Scope,
     program: Arc<Program>,
     stop: Arc<Stop>,
     /// No frame may lie below this address while nothing is stopped.
@@ -142,8 +140,8 @@ impl Session {
             .on_lazy_failure(move |failure| told.call_failed(failure))
             .build()?;
         let (bodies, functions) = (jit.create_dylib("bodies")?, jit.create_dylib("host")?);
-        jit.in_dylib(&bodies).link_to(jit.main_dylib())?;
-        jit.in_dylib(&bodies).link_to(&functions)?;
+        bodies.link_to(&jit)?;
+        bodies.link_to(&functions)?;
         let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
         let define = |(name, function): &HostFunction| {
             let address = ExecutorAddr::from_ptr(*function as *const ());
@@ -151,7 +149,7 @@ impl Session {
         };
         let stop = Arc::new(Stop::new());
         let symbols = host.iter().map(define).chain(symbols_of_stop(&jit, &stop));
-        functions.define(absolute_symbols(symbols.collect())).map_err(JitError::from)?;
+        functions.dylib().define(absolute_symbols(symbols.collect())).map_err(JitError::from)?;
         for (name, _) in host {
             program.declare(name, Callee::Extern { parameters: 1, is_missing: false });
         }
@@ -243,7 +241,7 @@ impl Session {
         let name = &*definition.prototype.name;
         let generation = self.functions.get(name).map_or(1, |function| function.generation + 1);
         let body = body_name(name, generation);
-        let tracker = OwnedTracker::new(self.bodies.create_tracker());
+        let tracker = self.bodies.create_tracker();
         self.add(&body, definition, &tracker)?;
         if generation == 1 {
             self.jit.add_lazy(&self.bodies, [(name, &*body)])?;
@@ -266,7 +264,7 @@ impl Session {
     ) -> Result<(), SessionError> {
         let (symbol, layer) = (self.jit.intern(symbol), self.jit.ir_layer().clone());
         let body = Body { symbol, definition: definition.clone(), program: self.program.clone(), layer };
-        Ok(self.bodies.define_with_tracker(Box::new(body), tracker).map_err(JitError::from)?)
+        Ok(self.bodies.dylib().define_with_tracker(Box::new(body), tracker).map_err(JitError::from)?)
     }
 
     /// The operators that there are now.
