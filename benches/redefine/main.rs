@@ -10,13 +10,15 @@
 
 #![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
 
+#[path = "../../tests/embed/code_unit.rs"]
+mod code_unit;
 #[path = "../../pipeline/tests/support/function_unit.rs"]
 mod function_unit;
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use function_unit::code_unit;
+use code_unit::code_unit;
 use uruk::{Jit, OwnedTracker, Scope};
 
 type Next = extern "C" fn(u64) -> u64;

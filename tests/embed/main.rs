@@ -3,6 +3,7 @@
 mod beginnings;
 #[cfg(feature = "llvm")]
 mod cache;
+mod code_unit;
 mod dependants;
 mod dylibs;
 mod endings;

@@ -6,7 +6,8 @@ use uruk::core::MaterializationUnit;
 use uruk::core::sync::{Arc, Latch};
 use uruk::{Function, Jit, JitError, OwnedTracker, Scope};
 
-use crate::function_unit::{code_unit, function_unit};
+use crate::code_unit::code_unit;
+use crate::function_unit::function_unit;
 use crate::support::{c, engine};
 
 pub(crate) type Answer = extern "C" fn() -> i32;
