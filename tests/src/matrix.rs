@@ -20,6 +20,9 @@
 //! | bitcode-O0 | `-O0 -j2 --lazy --speculate-callees` | the same, with what a called function may call compiled beside the program |
 //! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
 //!
+//! Of the five forms of objects alone (pic, pie, fixed, large, archive), a program in C++ or Rust takes two, by its name: their
+//! objects take long to compile, and what differs between the forms is not of the language.
+//!
 //! A few programs are run with `--lazy=module`, and objects with `--lazy`, besides (`programs_lazy_files.rs`).
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
@@ -182,8 +185,20 @@ impl Program {
                 Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered
             ) && self.skipped.iter().any(|(name, _)| name == LAZY)
         };
-        let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
+        let can_be = |variant: &Variant| {
+            self.can_be(variant.form) && !is_skipped(variant) && (full || self.takes_in_turn(variant.form))
+        };
         all.into_iter().filter(|variant| can_be(variant) && is_wanted(variant)).collect()
+    }
+
+    /// Whether it is this program's turn to be had in `form`.
+    fn takes_in_turn(&self, form: Form) -> bool {
+        const IN_TURN: [Form; 5] = [Form::Pic, Form::Pie, Form::Fixed, Form::Large, Form::Archive];
+        const EACH: usize = 2;
+        let Some(place) = IN_TURN.iter().position(|other| *other == form) else { return true };
+        let first: usize = self.name.bytes().map(usize::from).sum();
+        let is_c = self.files.iter().all(|file| file.language == Language::C);
+        is_c || (place + IN_TURN.len() - first % IN_TURN.len()) % IN_TURN.len() < EACH
     }
 
     fn can_be(&self, form: Form) -> bool {
