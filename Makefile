@@ -70,7 +70,7 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	URUK_DOUBLE_COMPILE=all $(CARGO) test --release -p uruk --test double_compile
 	URUK_STAGED=all $(CARGO) test --release -p uruk --test staged
 	$(CHOSEN) URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
-	LOOM_MAX_PREEMPTIONS=2 $(LOOM) test --release -p loom-tests --test close
+	$(CHOSEN) LOOM_MAX_PREEMPTIONS=2 $(LOOM) test --release -p loom-tests --test models -- close::
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle
 	$(MAKE) stress
 	$(MAKE) stress-tsan STRESS_TSAN_SECONDS=$(STRESS_SECONDS)

@@ -147,7 +147,7 @@ impl<P: CodePointer> CodeInstance<P> {
             return CodeInstanceState::InvokeOnly { invoke: initial };
         };
         // ordering[instance-published]: Acquire. Pairs with the Release in `publish`: `invoke`, the low bit and the code of the pair
-        // are seen below. Model: loom-tests/tests/code_instance.rs.
+        // are seen below. Model: loom-tests/tests/models/code_instance.rs.
         let acquire = unless(weakened("code_instance::reads_flags_unordered"), Ordering::Acquire);
         let flags = match weakened("code_instance::reads_without_waiting") {
             false => self.wait_until_published(acquire),
@@ -171,7 +171,7 @@ impl<P: CodePointer> CodeInstance<P> {
     #[inline]
     pub fn invoke(&self) -> Option<P> {
         // ordering[instance-invoke]: Acquire. Pairs with the Releases in `publish` and `publish_invoke`: what `invoke` leads to is seen,
-        // and for a pair its `specptr` and its low bit. Model: loom-tests/tests/code_instance.rs.
+        // and for a pair its `specptr` and its low bit. Model: loom-tests/tests/models/code_instance.rs.
         decode(self.invoke.load(unless(weakened("code_instance::reads_invoke_unordered"), Ordering::Acquire)))
     }
 

@@ -76,7 +76,7 @@ impl Sleep {
         if !weakened("sleep::notifies_without_fence") {
             // ordering[parking-dekker]: SeqCst. Pairs with the fence in `look_after`: either the look that
             // follows that one sees our push, or our load sees the change of the word that precedes it. Model:
-            // loom-tests/tests/sleep.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
+            // loom-tests/tests/models/sleep.rs, `a_push_and_a_second_look_cannot_miss_each_other`.
             fence(Ordering::SeqCst);
         }
         if may_start() { self.call() } else { Wake::Nobody }

@@ -1,6 +1,6 @@
 //! Models of every protocol that more than one thread runs; empty unless built with --cfg uruk_loom.
 //!
-//! | file in `tests/` | protocol |
+//! | file in `tests/models`, or in `tests` | protocol |
 //! |---|---|
 //! | `lookup.rs` | two threads look up what one unit provides |
 //! | `lodge.rs` | lookups come while their symbol gets its address and is emitted |

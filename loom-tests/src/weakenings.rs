@@ -35,9 +35,8 @@ macro_rules! catches_its_weakenings {
     () => {
         #[test]
         fn every_weakening_is_caught() {
-            let head =
-                include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/", env!("CARGO_CRATE_NAME"), ".rs"));
-            $crate::weakenings::demand_caught(env!("CARGO_CRATE_NAME"), head);
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../", file!());
+            $crate::weakenings::demand_caught(module_path!(), file);
         }
     };
 }
@@ -48,17 +47,25 @@ struct Weakening<'a> {
     test: &'a str,
 }
 
-/// Leaves out each step that the text of `model` names, and demands that the test named beside it fails.
+/// Leaves out each step that the model in `file` names, and demands that the test named beside it fails. `module` is the model's path,
+/// which begins with its crate.
 ///
 /// Runs the calling test binary again for each step, so that each run leaves out one step alone.
-pub fn demand_caught(model: &str, text: &str) {
+///
+/// # Panics
+/// With each step whose absence no test notices, or if the file cannot be read.
+pub fn demand_caught(module: &str, file: &str) {
     if std::env::var_os("URUK_WEAKEN").is_some() {
         // A developer runs the whole file to look at one weakening.
         return;
     }
-    let weakenings: Vec<Weakening<'_>> = rows(model, text).collect();
+    let model = module.rsplit("::").next().expect("a path has a last part");
+    let tests = module.split_once("::").map(|(_, tests)| format!("{tests}::")).unwrap_or_default();
+    let text = std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let weakenings: Vec<Weakening<'_>> = rows(model, &text).collect();
     assert!(!weakenings.is_empty(), "no row of a table begins with a step of {model}");
-    let missed: Vec<String> = weakenings.iter().filter_map(|weakening| run(weakening).err()).collect();
+    let missed: Vec<String> =
+        weakenings.iter().filter_map(|weakening| run(weakening, &tests).err()).collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
@@ -72,8 +79,9 @@ fn rows<'a>(model: &str, text: &'a str) -> impl Iterator<Item = Weakening<'a>> {
     })
 }
 
-/// Runs one test without one step. An error says why that shows nothing.
-fn run(Weakening { step, test }: &Weakening<'_>) -> Result<(), String> {
+/// Runs one test, whose name begins with `module`, without one step. An error says why that shows nothing.
+fn run(Weakening { step, test }: &Weakening<'_>, module: &str) -> Result<(), String> {
+    let test = &*format!("{module}{test}");
     let binary = std::env::current_exe().expect("the running test");
     // Not captured: a model that finds a lost wake-up may panic inside its panic, and captured output is lost then.
     let child = Command::new(binary)

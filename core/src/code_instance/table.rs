@@ -127,7 +127,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> CodeInstanceTable
     #[doc(alias = "jl_get_world_counter")]
     pub fn world(&self) -> World {
         // ordering[world-begins]: Acquire. Pairs with the Release in `redefine`: the definitions of that world are seen. Model:
-        // loom-tests/tests/invalidate.rs.
+        // loom-tests/tests/models/invalidate.rs.
         World::new(
             self.world.load(unless(weakened("invalidate::reads_the_world_unordered"), Ordering::Acquire)),
         )

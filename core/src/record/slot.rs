@@ -56,7 +56,7 @@ pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition
     let place = u64::from(id.index()) << FLAG_BITS | u64::from(flags.bits());
     // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`; a reader that sees any of the words
     // below sees that the gate was closed since its first look, even if another thread cleared the slot. Model:
-    // loom-tests/tests/table.rs.
+    // loom-tests/tests/models/table.rs.
     if !weakened("table::fills_without_fence") {
         fence(Ordering::Release);
     }
@@ -68,7 +68,7 @@ pub(super) fn fill([name, row, dylib, address]: &Slot, identity: u64, definition
     dylib.store(u64::from(id.generation()) << 32 | place, Ordering::Relaxed);
     address.store(at.value(), Ordering::Relaxed);
     // ordering[record-publish]: Release. Pairs with the Acquire in `name_of`; a reader that is told an address sees what was
-    // done to make it Ready. Model: loom-tests/tests/ready.rs.
+    // done to make it Ready. Model: loom-tests/tests/models/ready.rs.
     let release = if weakened("ready::publishes_unordered") { Ordering::Relaxed } else { Ordering::Release };
     name.store(identity, release);
 }

@@ -12,7 +12,7 @@
 //! **Invariants.** A definition that is in the older array behind the place up to which it has moved is not in the newest. A
 //! definition may be read at a wrong slot, or overlooked, only while the gate is closed.
 //!
-//! Models run all of this, with small arrays: loom-tests/tests/table.rs.
+//! Models run all of this, with small arrays: loom-tests/tests/models/table.rs.
 
 use crate::SymbolName;
 use crate::sync::{Counted, weakened};

@@ -210,7 +210,7 @@ impl Drain {
         let excused = in_lookups + waiting.in_closes + in_strands;
         let round_helps = in_lookups > 0 || in_strands == 0;
         // ordering[session-drained]: Acquire. Pairs with the Release in `Drain::count_out`; a thread that sees
-        // the end of the tasks, and opens the latch, sees what they did. Model: loom-tests/tests/close.rs.
+        // the end of the tasks, and opens the latch, sees what they did. Model: loom-tests/tests/models/close.rs.
         let acquire =
             if weakened("close::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         round_helps && self.word.load(acquire) / ONE_TASK <= excused

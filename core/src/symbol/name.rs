@@ -23,7 +23,7 @@
 //! there is no handle to clone, and the pool gives out new ones only under the shard's lock. The sweep
 //! reads the counts under that lock, so what it finds dead stays dead until it is gone; what it finds
 //! alive a moment before the last handle goes is left to the next sweep. Dropping a handle needs no
-//! lock. Model: `loom-tests/tests/symbol_name.rs`.
+//! lock. Model: `loom-tests/tests/models/symbol_name.rs`.
 //!
 //! **Architecture Invariant:** no user code runs under a shard's lock, and a shard's lock is a leaf:
 //! nothing else is locked while it is held.

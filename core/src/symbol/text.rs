@@ -25,7 +25,7 @@
 //! handle before it loses that handle. So if it has lost as many as were given and gained, all handles are gone, and none is
 //! left to clone.
 //!
-//! Model: `loom-tests/tests/symbol_name.rs`.
+//! Model: `loom-tests/tests/models/symbol_name.rs`.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;

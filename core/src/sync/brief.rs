@@ -16,7 +16,7 @@
 //! pause, the first of the queue finds it free only by luck. A lock held for long, or by many, should be a [`Mutex`](super::Mutex).
 //!
 //! The word is a crate's, and no model can look into that. Our own part, the queue and the looks, is written for any word, and explored
-//! with one that a model follows (`loom-tests/tests/brief.rs`). All other models have a [`Mutex`](super::Mutex) here.
+//! with one that a model follows (`loom-tests/tests/models/brief.rs`). All other models have a [`Mutex`](super::Mutex) here.
 
 #[cfg(any(uruk_loom, uruk_shuttle))]
 pub use model::BriefMutex;

@@ -56,7 +56,7 @@ impl Latch {
 
     /// Whether the latch has been opened.
     pub fn is_open(&self) -> bool {
-        // ordering[latch-open]: Acquire. Pairs with the Release in `open`. Model: loom-tests/tests/lodge.rs.
+        // ordering[latch-open]: Acquire. Pairs with the Release in `open`. Model: loom-tests/tests/models/lodge.rs.
         self.is_open.load(Ordering::Acquire)
     }
 

@@ -16,7 +16,7 @@
 //! wait for an effect of the next event.
 //!
 //! **Architecture Invariant:** a task that was accepted is given to the herald, or back to the pool, exactly once. While the
-//! state is `Absent` or `Waiting`, the queue is empty. No user code runs under the lock. Model: `loom-tests/tests/herald.rs`.
+//! state is `Absent` or `Waiting`, the queue is empty. No user code runs under the lock. Model: `loom-tests/tests/models/herald.rs`.
 
 use std::collections::VecDeque;
 

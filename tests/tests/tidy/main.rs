@@ -293,8 +293,13 @@ fn atomic_accesses_explain_themselves() {
     demand_none(findings, "see CONTRIBUTING.md, Atomics");
 }
 
+/// Whether a file is a model, and not the list of them.
+fn is_model(source: &Source) -> bool {
+    source.path.starts_with("loom-tests/tests/") && !source.path.ends_with("/main.rs")
+}
+
 /// What can be left out and what models promise to notice are the same: `weakened("model::what_is_left_out")` in the
-/// source, and a row of the table *Fails if* at the head of `loom-tests/tests/model.rs`, which ends with the test that
+/// source, and a row of the table *Fails if* at the head of the model, which ends with the test that
 /// fails. The models themselves try each row.
 #[test]
 fn every_weakening_has_a_model() {
@@ -309,8 +314,8 @@ fn every_weakening_has_a_model() {
     }
     let mut findings = Vec::new();
     let mut promised = BTreeSet::new();
-    for source in sources.iter().filter(|source| source.path.starts_with("loom-tests/tests/")) {
-        let model = source.path.trim_start_matches("loom-tests/tests/").trim_end_matches(".rs");
+    for source in sources.iter().filter(|source| is_model(source)) {
+        let model = source.path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs");
         for row in source.text.lines().filter(|line| line.starts_with("//! | `")) {
             let mut names = row.split('`').skip(1).step_by(2);
             let step = names.next().unwrap_or_default();
@@ -348,7 +353,7 @@ fn every_weakening_has_a_model() {
 #[test]
 fn every_test_of_a_model_was_seen_to_fail() {
     let mut findings = Vec::new();
-    for source in sources().iter().filter(|source| source.path.starts_with("loom-tests/tests/")) {
+    for source in sources().iter().filter(|source| is_model(source)) {
         let head: String = source.text.lines().take_while(|line| line.starts_with("//!")).collect();
         let tests = source.text.split("#[test]\n").skip(1).filter_map(|after| {
             let name = after.split_once("fn ")?.1.split('(').next()?;

@@ -135,7 +135,7 @@ impl Tasks {
 
     fn open_drained(&self, waiting: &mut Vec<Closer>) {
         // ordering[in-place-drained]: Acquire. Pairs with the Release in `Tasks::end`; a thread that sees the end
-        // of the tasks, and opens the latch, sees what they did. Model: loom-tests/tests/in_place.rs.
+        // of the tasks, and opens the latch, sees what they did. Model: loom-tests/tests/models/in_place.rs.
         let acquire =
             if weakened("in_place::counts_without_acquire") { Ordering::Relaxed } else { Ordering::Acquire };
         let left: usize = self.words.iter().map(|word| word.load(acquire) / ONE_TASK).sum();
