@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod arch;
 pub mod cache;
 pub mod guard;
 pub mod invoke;

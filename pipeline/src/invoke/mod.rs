@@ -20,8 +20,8 @@ use uruk_core::{
 };
 
 use self::code::{Code, Place};
+use crate::arch::x86_64::kinds;
 use crate::link::graph::{Edge, SectionRole};
-use crate::link::x86_64::EdgeKind;
 use crate::link::{LeadsOn, LinkError, LinkGraph, ObjectLinkingLayer, Stubs};
 
 /// A value as the boxed convention passes it: one word, which means what the embedder says.
@@ -192,7 +192,7 @@ impl TrampolineCode {
         let mut graph = LinkGraph::builder("<trampoline>");
         let block = graph.block(".text", SectionRole::Code, self.code.bytes(), 16);
         let target = graph.define(name, block, 0);
-        let begin = Edge { offset: Code::FRAMES_BEGIN, kind: EdgeKind::Delta32, target, addend: 0 };
+        let begin = Edge { offset: Code::FRAMES_BEGIN, kind: kinds::DELTA_32, target, addend: 0 };
         graph.unwind_table(&self.frames, &[begin]);
         graph.build()
     }

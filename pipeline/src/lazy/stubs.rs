@@ -2,8 +2,8 @@
 
 use uruk_core::SymbolName;
 
+use crate::arch::x86_64::kinds;
 use crate::link::graph::{Edge, SectionRole};
-use crate::link::x86_64::EdgeKind;
 use crate::link::{LinkError, LinkGraph};
 use crate::runtime::call_through::{
     CallThroughDescriptor, Counted, CountingDescriptor, Destination, STUB_NUMBER,
@@ -160,10 +160,10 @@ impl Contents {
         let thunk = graph.block(".rodata", SectionRole::ReadOnly, &self.thunk, 8);
         let thunk = graph.define_local("thunk", thunk, 0);
         let [first_stub, first_cold] = [stubs, cold].map(|block| graph.define_local("first", block, 0));
-        let of = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: 0 };
+        let of = |offset, target| Edge { offset, kind: kinds::DELTA_32, target, addend: 0 };
         graph.unwind_table(&self.frames, &[of(FRAMES_STUBS, first_stub), of(FRAMES_COLD, first_cold)]);
-        let near = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: -4 };
-        let pointer = |offset, target| Edge { offset, kind: EdgeKind::Pointer64, target, addend: 0 };
+        let near = |offset, target| Edge { offset, kind: kinds::DELTA_32, target, addend: -4 };
+        let pointer = |offset, target| Edge { offset, kind: kinds::POINTER_64, target, addend: 0 };
         let root = (self.kind == StubKind::Group).then(|| {
             let root = graph.block(".data.root", SectionRole::Data, &self.root, 8);
             let table = graph.define_local("table", slots, 0);

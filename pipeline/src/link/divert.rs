@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use rustc_hash::FxHashMap;
 
 use super::error::LinkError;
-use super::graph::{Binding, Edge, LinkGraph, Location, SectionRole, Symbol, SymbolId};
-use super::x86_64::EdgeKind;
+use super::graph::{Binding, LinkGraph, Location, SectionRole, Symbol, SymbolId};
+use crate::arch::Class;
 
 /// What the body of a function is called that has a stub, and whether another definition may have taken its place.
 pub(crate) type BodyOf<'b> = &'b dyn Fn(&str) -> Option<(&'b str, bool)>;
@@ -45,6 +45,7 @@ impl LinkGraph<'_> {
             self.symbols[index] =
                 Symbol { location: Location::Undefined, binding: Binding::Strong, size: 0, ..symbol };
         }
+        let arch = self.arch;
         for block in 0..self.blocks.len() {
             let role = self.sections[self.blocks[block].section.index()].role;
             if role == SectionRole::EhFrame {
@@ -55,16 +56,16 @@ impl LinkGraph<'_> {
                 continue;
             }
             for edge in &mut self.edges[self.blocks[block].edge_range()] {
-                let into = inside(edge, role);
+                let into = arch.points_into(edge.kind, edge.addend, role == SectionRole::Code);
                 if let Some((body, may_be_replaced)) = bodies.get(&edge.target) {
-                    let is_call = edge.kind == EdgeKind::Branch32 && !may_be_replaced;
+                    let is_call = edge.kind.class() == Class::Branch && !may_be_replaced;
                     if is_call || into.is_some_and(|into| into != 0) {
                         edge.target = *body;
                     }
                 } else if let Symbol {
                     binding: Binding::Local, location: Location::Block(block, offset), ..
                 } = self.symbols[edge.target.index()]
-                    && edge.kind != EdgeKind::Branch32
+                    && edge.kind.class() != Class::Branch
                     && let Some(into) = into
                     && let Some(function) = places.get(&(block, offset.wrapping_add_signed(into)))
                 {
@@ -75,21 +76,5 @@ impl LinkGraph<'_> {
             }
         }
         Ok(self)
-    }
-}
-
-/// How far behind its target a field says that something is, if it says where that is.
-fn inside(edge: &Edge, role: SectionRole) -> Option<i64> {
-    match edge.kind {
-        // Counted from the end of the field, behind which the instruction ends that calls, or takes an address.
-        EdgeKind::Branch32 => Some(edge.addend + 4),
-        EdgeKind::Delta32 if role == SectionRole::Code => Some(edge.addend + 4),
-        EdgeKind::Delta32
-        | EdgeKind::Delta64
-        | EdgeKind::Pointer64
-        | EdgeKind::Pointer32
-        | EdgeKind::Pointer32Signed
-        | EdgeKind::OffsetFromGot64 => Some(edge.addend),
-        _ => None,
     }
 }

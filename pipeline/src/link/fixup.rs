@@ -10,11 +10,9 @@ use super::graph::{BlockId, Edge, Location};
 use super::initializers;
 use super::layout::Segment;
 use super::placed::Placed;
-use super::relax;
 use super::resolution::Resolution;
 use super::tables;
-use super::tls_detour;
-use super::x86_64::{self, EdgeKind, Operands, Overflow};
+use crate::arch::{Architecture, Class, FarForm, Operands, Overflow};
 use crate::memory::InFlightAlloc;
 use crate::platform::Initializers;
 
@@ -87,90 +85,79 @@ impl Fixer<'_> {
     fn apply_edge(&self, bytes: &mut [u8], mut work: Work<'_>) -> Result<(), LinkError> {
         let Edge { kind, target, .. } = *work.edge;
         self.check_thread_local(&work)?;
-        match kind {
-            EdgeKind::Branch32 => self.apply_or_reach_through_stub(bytes, &work),
-            EdgeKind::Delta32 | EdgeKind::TlsDescriptorDelta32 => self.apply_or_rescue(bytes, &work),
-            EdgeKind::GotEntryDelta32Relaxable => self.apply_table_access(bytes, work),
-            EdgeKind::GotEntryDelta32
-            | EdgeKind::GotEntryDelta64
-            | EdgeKind::GotEntryOffset32
-            | EdgeKind::GotEntryOffset64 => {
-                work.operands.target = self.placed.entry(target).unwrap_or(0);
-                self.apply(bytes, &work)
-            }
-            EdgeKind::TlsModuleDelta32 => {
+        match kind.class() {
+            Class::Direct | Class::LowAddress | Class::GotBase => {}
+            Class::Branch => return self.apply_or_reach_through_stub(bytes, &work),
+            Class::Near | Class::TlsDescriptor => return self.apply_or_rescue(bytes, &work),
+            Class::GotEntry => return self.apply_table_access(bytes, work),
+            Class::TlsDistanceEntry => return self.apply_distance_load(bytes, work),
+            Class::TlsModule => {
                 self.own_module(&work)?;
                 work.operands.target = self.placed.module_descriptor().unwrap_or(0);
-                self.apply(bytes, &work)
             }
-            EdgeKind::TlsOffset32 | EdgeKind::TlsOffset64 => {
-                work.operands.target = self.module_offset(&work)?;
-                self.apply(bytes, &work)
-            }
-            EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => {
-                work.operands.target = self.distance(&work)?.cast_unsigned();
-                self.apply(bytes, &work)
-            }
-            EdgeKind::TlsDistanceEntryDelta32 | EdgeKind::TlsDistanceEntryDelta32Relaxable => {
-                self.apply_distance_load(bytes, work)
-            }
-            EdgeKind::TlsResolverDelta32 => {
+            Class::TlsOffset => work.operands.target = self.module_offset(&work)?,
+            Class::TlsDistance => work.operands.target = self.distance(&work)?.cast_unsigned(),
+            Class::TlsResolver => {
                 if self.placed.graph.symbols[target.index()].location == Location::TlsModuleBase {
                     self.own_module(&work)?;
                 }
                 work.operands.target = self.placed.resolver_pair(target).unwrap_or(0);
-                self.apply(bytes, &work)
             }
-            EdgeKind::Size32 | EdgeKind::Size64 => {
-                work.operands.target = self.size(&work)?;
-                self.apply(bytes, &work)
-            }
-            _ => self.apply(bytes, &work),
+            Class::Size => work.operands.target = self.size(&work)?,
         }
+        self.apply(bytes, &work)
+    }
+
+    fn arch(&self) -> Architecture {
+        self.placed.graph.arch
     }
 
     fn apply(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), LinkError> {
-        x86_64::apply(&mut bytes[work.edge.offset as usize..], work.edge.kind, &work.operands)
+        self.arch()
+            .encode(work.edge.kind, &work.operands, &mut bytes[work.edge.offset as usize..])
             .map_err(|overflow| self.out_of_range(work, overflow))
     }
 
     /// A call goes straight to its function if that can be reached, else through the stub.
     fn apply_or_reach_through_stub(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), LinkError> {
         let field = &mut bytes[work.edge.offset as usize..];
-        let Err(overflow) = x86_64::apply(field, work.edge.kind, &work.operands) else { return Ok(()) };
+        let kind = work.edge.kind;
+        let Err(overflow) = self.arch().encode(kind, &work.operands, field) else { return Ok(()) };
         let Some(stub) = self.placed.stub(work.edge.target) else {
             return Err(self.out_of_range(work, overflow));
         };
         let operands = Operands { target: stub, ..work.operands };
-        x86_64::apply(field, work.edge.kind, &operands).map_err(|overflow| self.out_of_range(work, overflow))
+        self.arch().encode(kind, &operands, field).map_err(|overflow| self.out_of_range(work, overflow))
     }
 
-    /// A distance that is too long is saved if its instruction is a branch or a `lea`.
+    /// A distance that is too long is saved if its instruction has another form.
     fn apply_or_rescue(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), LinkError> {
-        let offset = work.edge.offset as usize;
-        let Err(overflow) = x86_64::apply(&mut bytes[offset..], work.edge.kind, &work.operands) else {
+        let (offset, Operands { place, addend, .. }) = (work.edge.offset as usize, work.operands);
+        let Err(overflow) = self.arch().encode(work.edge.kind, &work.operands, &mut bytes[offset..]) else {
             return Ok(());
         };
-        if self.placed.stub(work.edge.target).is_some() && relax::is_branch(bytes, offset, work.edge.addend) {
-            return self.apply_or_reach_through_stub(bytes, work);
-        }
-        if let Some(pointer) = self.placed.pointer(work.edge) {
-            let end = work.operands.place.wrapping_add_signed(-relax::END_OF_INSTRUCTION);
-            if relax::load_pointer(bytes, offset, pointer.wrapping_sub(end).cast_signed()) {
-                return Ok(());
+        match self.arch().far_form(bytes, offset, addend) {
+            Some(FarForm::Stub) => return self.apply_or_reach_through_stub(bytes, work),
+            Some(FarForm::Pointer) => {
+                if let Some(pointer) = self.placed.pointer(work.edge)
+                    && self.arch().load_pointer(bytes, offset, place, pointer)
+                {
+                    return Ok(());
+                }
             }
+            None => {}
         }
         Err(self.out_of_range(work, overflow))
     }
 
     /// An access through the table becomes direct if the instruction allows it and the symbol can be reached.
     fn apply_table_access(&self, bytes: &mut [u8], mut work: Work<'_>) -> Result<(), LinkError> {
-        let distance = work.edge.kind.value(&work.operands);
+        let Edge { kind, target, offset, .. } = *work.edge;
         let is_place = work.operands.target != 0;
-        if is_place && relax::access_directly(bytes, work.edge.offset as usize, work.edge.addend, distance) {
+        if is_place && self.arch().access_directly(kind, bytes, offset as usize, &work.operands) {
             return Ok(());
         }
-        work.operands.target = self.placed.entry(work.edge.target).unwrap_or(0);
+        work.operands.target = self.placed.entry(target).unwrap_or(0);
         self.apply(bytes, &work)
     }
 
@@ -182,7 +169,7 @@ impl Fixer<'_> {
             return self.apply(bytes, &work);
         };
         let detour = self.placed.detour(work.block, offset).ok_or_else(|| refused.clone())?;
-        if tls_detour::write_jump(bytes, offset as usize, work.operands.place, detour) {
+        if self.arch().write_detour_jump(bytes, offset as usize, work.operands.place, detour) {
             return Ok(());
         }
         Err(refused)
@@ -191,7 +178,7 @@ impl Fixer<'_> {
     fn check_thread_local(&self, work: &Work<'_>) -> Result<(), LinkError> {
         let Edge { kind, target, .. } = *work.edge;
         let is_thread_local = self.resolution.thread_local[target.index()];
-        let either = kind.ignores_target() || matches!(kind, EdgeKind::Size32 | EdgeKind::Size64);
+        let either = kind.ignores_target() || kind.class() == Class::Size;
         if kind.is_thread_local() == is_thread_local || either {
             return Ok(());
         }
@@ -204,7 +191,7 @@ impl Fixer<'_> {
     fn thread_local(&self, work: &Work<'_>, what: &'static str) -> LinkError {
         LinkError::ThreadLocal {
             site: Box::new(self.placed.graph.site(work.block, work.edge.offset)),
-            kind: work.edge.kind.name(),
+            kind: self.arch().kind_name(work.edge.kind),
             symbol: self.placed.graph.symbol_name(work.edge.target).into(),
             what,
         }
@@ -231,12 +218,9 @@ impl Fixer<'_> {
         let Edge { kind, target, offset, .. } = *work.edge;
         self.resolution.distance(self.placed, target).map_err(|reason| LinkError::StaticTls {
             site: Box::new(self.placed.graph.site(work.block, offset)),
-            kind: kind.name(),
+            kind: self.arch().kind_name(kind),
             symbol: self.placed.graph.symbol_name(target).into(),
-            model: match kind {
-                EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => "local-exec",
-                _ => "initial-exec",
-            },
+            model: if kind.class() == Class::TlsDistance { "local-exec" } else { "initial-exec" },
             reason,
         })
     }
@@ -248,7 +232,7 @@ impl Fixer<'_> {
         }
         Err(LinkError::UnsupportedRelocation {
             site: Box::new(self.placed.graph.site(work.block, work.edge.offset)),
-            kind: work.edge.kind.name().into(),
+            kind: self.arch().kind_name(work.edge.kind).into(),
             symbol: self.placed.graph.symbol_name(work.edge.target).into(),
             advice: "; only the object that defines it knows its size",
         })
@@ -257,21 +241,21 @@ impl Fixer<'_> {
     fn out_of_range(&self, work: &Work<'_>, overflow: Overflow) -> LinkError {
         let Edge { kind, target, offset, .. } = *work.edge;
         let is_external = self.placed.graph.symbols[target.index()].location == Location::Undefined;
-        let advice = match kind {
-            EdgeKind::Pointer32 | EdgeKind::Pointer32Signed if work.operands.target > u64::from(u32::MAX) => {
+        let advice = match kind.class() {
+            Class::LowAddress if work.operands.target > u64::from(u32::MAX) => {
                 "; the object was built without position-independent code: recompile it with -fPIC"
             }
-            EdgeKind::Delta32 if is_external => {
+            Class::Near if is_external => {
                 "; recompile the object with -fPIC, so that it goes through the global offset table"
             }
-            EdgeKind::Delta32 => {
+            Class::Near => {
                 "; recompile the object with -mcmodel=large, with -fdata-sections, or with less static data"
             }
             _ => "",
         };
         LinkError::OutOfRange {
             site: Box::new(self.placed.graph.site(work.block, offset)),
-            kind: kind.name(),
+            kind: self.arch().kind_name(kind),
             symbol: self.placed.graph.symbol_name(target).into(),
             target: ExecutorAddr::new(work.operands.target),
             value: overflow.value,

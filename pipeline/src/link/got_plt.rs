@@ -1,4 +1,4 @@
-//! The global offset table and the stubs of a graph: who needs an entry, and what a stub is.
+//! The global offset table and the stubs of a graph: which symbols need an entry or a stub.
 //!
 //! Where an external symbol will be is unknown while memory is laid out, so everything that may turn out too
 //! far away gets its entry now; whether it is used is decided edge by edge in `fixup.rs`. The table is
@@ -6,19 +6,16 @@
 //!
 //! ```text
 //!  table:     | address of symbol u64 | ...
-//!  pointers:  | address of symbol + offset u64 | ...        for what `lea` may fail to reach
-//!  stub:      jmp *entry(%rip); int3; int3                  8 bytes
+//!  pointers:  | address of symbol + offset u64 | ...        for an operand that an instruction may fail to reach
+//!  stub:      jump to the address in its entry
 //! ```
 
 use super::graph::{Block, Edge, LinkGraph, Location, SectionRole, SymbolId};
-use super::relax;
-use super::x86_64::EdgeKind;
+use crate::arch::{Class, FarForm};
 use std::collections::HashMap;
 
 /// Size of an entry of the table.
 pub(super) const ENTRY_BYTES: u64 = 8;
-/// Size of a stub.
-pub(super) const STUB_BYTES: u64 = 8;
 
 /// An index for each symbol that has one, and the symbols in the order of their indices.
 #[derive(Debug, Default)]
@@ -96,11 +93,6 @@ impl Pointers {
     }
 }
 
-/// Where the operand of a `lea` with this addend points, from its symbol on.
-pub(super) const fn pointed_offset(addend: i64) -> i64 {
-    addend.wrapping_sub(relax::END_OF_INSTRUCTION)
-}
-
 /// Finds out which symbols need an entry or a stub.
 pub(super) fn plan(graph: &LinkGraph<'_>) -> GotPlt {
     let count = graph.symbols.len();
@@ -120,18 +112,12 @@ pub(super) fn plan(graph: &LinkGraph<'_>) -> GotPlt {
 
 impl GotPlt {
     fn add(&mut self, graph: &LinkGraph<'_>, block: &Block, content: &[u8], edge: &Edge) {
-        match edge.kind {
-            EdgeKind::GotEntryDelta32
-            | EdgeKind::GotEntryDelta32Relaxable
-            | EdgeKind::GotEntryDelta64
-            | EdgeKind::GotEntryOffset32
-            | EdgeKind::GotEntryOffset64 => self.entries.add(edge.target),
-            EdgeKind::Branch32 if is_far(graph, edge.target) => self.add_stub(edge.target),
-            EdgeKind::Delta32 if is_far(graph, edge.target) => self.add_rescue(graph, block, content, edge),
+        match edge.kind.class() {
+            Class::GotEntry => self.entries.add(edge.target),
+            Class::Branch if is_far(graph, edge.target) => self.add_stub(edge.target),
+            Class::Near if is_far(graph, edge.target) => self.add_rescue(graph, block, content, edge),
             // Should the descriptor be too far away, its address is loaded from here.
-            EdgeKind::TlsDescriptorDelta32 if is_far(graph, edge.target) => {
-                self.pointers.add(edge.target, pointed_offset(edge.addend));
-            }
+            Class::TlsDescriptor if is_far(graph, edge.target) => self.add_pointer(graph, edge),
             _ => {}
         }
     }
@@ -141,12 +127,15 @@ impl GotPlt {
         if graph.sections[block.section.index()].role != SectionRole::Code {
             return;
         }
-        let offset = edge.offset as usize;
-        if relax::is_branch(content, offset, edge.addend) {
-            self.add_stub(edge.target);
-        } else if relax::is_lea(content, offset) {
-            self.pointers.add(edge.target, pointed_offset(edge.addend));
+        match graph.arch.far_form(content, edge.offset as usize, edge.addend) {
+            Some(FarForm::Stub) => self.add_stub(edge.target),
+            Some(FarForm::Pointer) => self.add_pointer(graph, edge),
+            None => {}
         }
+    }
+
+    fn add_pointer(&mut self, graph: &LinkGraph<'_>, edge: &Edge) {
+        self.pointers.add(edge.target, graph.arch.pointed_offset(edge.addend));
     }
 
     fn add_stub(&mut self, symbol: SymbolId) {
@@ -167,18 +156,4 @@ fn is_far(graph: &LinkGraph<'_>, symbol: SymbolId) -> bool {
         }
         _ => false,
     }
-}
-
-/// Writes the stub at `address` that jumps to what the entry at `entry` holds.
-///
-/// # Errors
-/// The distance, if the table is out of reach of the code.
-pub(super) fn write_stub(stub: &mut [u8], address: u64, entry: u64) -> Result<(), i64> {
-    const JUMP_BYTES: u64 = 6;
-    let distance = entry.wrapping_sub(address + JUMP_BYTES).cast_signed();
-    let displacement = i32::try_from(distance).map_err(|_| distance)?;
-    stub[..2].copy_from_slice(&[0xff, 0x25]);
-    stub[2..6].copy_from_slice(&displacement.to_le_bytes());
-    stub[6..8].fill(0xcc);
-    Ok(())
 }

@@ -15,7 +15,7 @@ use std::ops::Range;
 use uruk_core::SymbolFlags;
 
 use super::error::{LinkError, Site};
-use super::x86_64::EdgeKind;
+use crate::arch::{Architecture, EdgeKind};
 
 pub use builder::LinkGraphBuilder;
 pub use section::{InitRole, Section, SectionRole};
@@ -66,6 +66,7 @@ pub struct Name {
 /// JITLink: `LinkGraph`.
 #[derive(Debug, Default)]
 pub struct LinkGraph<'a> {
+    pub(super) arch: Architecture,
     pub(super) objects: Vec<Box<str>>,
     pub(super) names: String,
     pub(super) sections: Vec<Section>,
@@ -312,8 +313,20 @@ impl<'a> LinkGraph<'a> {
 
     /// The graph without the object's bytes, once these have been copied.
     pub(super) fn without_contents(self) -> LinkGraph<'static> {
-        let Self { objects, names, sections, contents: _, blocks, symbols, edges, groups, frames } = self;
-        LinkGraph { objects, names, sections, contents: Vec::new(), blocks, symbols, edges, groups, frames }
+        let Self { arch, objects, names, sections, contents: _, blocks, symbols, edges, groups, frames } =
+            self;
+        LinkGraph {
+            arch,
+            objects,
+            names,
+            sections,
+            contents: Vec::new(),
+            blocks,
+            symbols,
+            edges,
+            groups,
+            frames,
+        }
     }
 }
 

@@ -4,10 +4,9 @@
 //! Each indirect function therefore gets a stub, which is its one address for calls and pointers alike:
 //!
 //! ```text
-//!  code       stub:    jmp *slot(%rip); int3; int3              8 bytes
-//!             first:   call *thunk(%rip)                        6
-//!                      distance from here to the descriptor     4
-//!                      int3, six times                          6
+//!  code       stub:    jump to the address in the slot
+//!             first:   call of the thunk
+//!                      distance from here to the descriptor, 32 bits
 //!  data       slot:    address of `first`, later of the chosen code
 //!  constants  descriptor: { address of slot u64, address of resolver u64 }
 //!             thunk:      address of the thunk, once a graph
@@ -21,16 +20,12 @@
 use super::error::LinkError;
 use super::graph::{LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
 
-/// Size of a stub with its first-call sequence.
-pub(super) const STUB_BYTES: u64 = 24;
 /// Size of a slot.
 pub(super) const SLOT_BYTES: u64 = 8;
 /// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: u64 = 16;
 /// Size of the pointer to the thunk.
 pub(super) const THUNK_BYTES: u64 = 8;
-/// Where the first-call sequence starts, in the stub.
-pub(super) const FIRST_CALL_OFFSET: u64 = 8;
 
 /// The indirect functions of a graph. Aliases of one resolver share a stub, so that their addresses agree.
 #[derive(Debug, Default)]
@@ -77,31 +72,4 @@ pub(super) fn plan(graph: &LinkGraph<'_>) -> Result<IndirectFunctions, LinkError
         plan.by_symbol.insert(id, stub);
     }
     Ok(plan)
-}
-
-/// The addresses that a stub refers to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parts {
-    pub(super) stub: u64,
-    pub(super) slot: u64,
-    pub(super) descriptor: u64,
-    pub(super) thunk: u64,
-}
-
-/// Writes a stub with its first-call sequence.
-///
-/// # Errors
-/// The distance that does not fit.
-pub(super) fn write_stub(bytes: &mut [u8], parts: Parts) -> Result<(), i64> {
-    let distance = |to: u64, end: u64| {
-        let distance = to.wrapping_sub(parts.stub + end).cast_signed();
-        i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| distance)
-    };
-    bytes[..STUB_BYTES as usize].fill(0xcc);
-    bytes[..2].copy_from_slice(&[0xff, 0x25]);
-    bytes[2..6].copy_from_slice(&distance(parts.slot, 6)?);
-    bytes[8..10].copy_from_slice(&[0xff, 0x15]);
-    bytes[10..14].copy_from_slice(&distance(parts.thunk, 14)?);
-    bytes[14..18].copy_from_slice(&distance(parts.descriptor, 14)?);
-    Ok(())
 }

@@ -11,7 +11,6 @@ use super::graph::{BlockId, Edge, InitRole, Location, SectionRole};
 use super::layout::Segment;
 use super::placed::Placed;
 use super::resolution::Resolution;
-use super::x86_64::EdgeKind;
 use crate::platform::{FRAGMENT_PRIORITY, Initializers};
 
 /// Reads the functions of each object of the graph from the fixed constants, and finds those that are code themselves.
@@ -85,9 +84,9 @@ fn check(placed: &Placed, resolution: &Resolution, id: BlockId, words: &[u8]) ->
 }
 
 fn is_function_of_others(placed: &Placed, resolution: &Resolution, edge: &Edge) -> bool {
-    let target = edge.target.index();
-    let is_external = placed.graph.symbols[target].location == Location::Undefined;
-    is_external && resolution.callable[target] && edge.addend == 0 && edge.kind == EdgeKind::Pointer64
+    let (graph, target) = (&placed.graph, edge.target.index());
+    let is_external = graph.symbols[target].location == Location::Undefined;
+    is_external && resolution.callable[target] && edge.addend == 0 && edge.kind == graph.arch.pointer()
 }
 
 /// The functions in a list, each with its offset.

@@ -24,7 +24,6 @@ use super::graph::{Block, BlockId, LinkGraph, Location, SectionRole};
 use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
 use super::tls::{self, Tls};
-use super::tls_detour;
 use crate::memory::{SegmentKind, SegmentRequest};
 
 /// Zero fill of this size is kept away from what small displacements must reach.
@@ -154,9 +153,9 @@ pub(super) fn lay_out(
         *ends = writer.add_group(segment_of(group.role), &group.blocks);
     }
 
-    let stubs = writer.reserve(Segment::Code, got_plt.stubs.len() * got_plt::STUB_BYTES, 3);
-    let ifunc_stubs = writer.reserve(Segment::Code, ifuncs.count() * ifunc::STUB_BYTES, 3);
-    let tls_detours = writer.reserve(Segment::Code, tls.detours.len() * tls_detour::DETOUR_BYTES, 3);
+    let stubs = writer.reserve(Segment::Code, got_plt.stubs.len() * graph.arch.stub_bytes(), 3);
+    let ifunc_stubs = writer.reserve(Segment::Code, ifuncs.count() * graph.arch.ifunc_stub_bytes(), 3);
+    let tls_detours = writer.reserve(Segment::Code, tls.detours.len() * graph.arch.detour_bytes(), 3);
 
     let has_frames = !graph.frames.is_empty();
     let header_bytes = if has_frames { eh_frame::header_bytes(graph.frames.len()) } else { 0 };

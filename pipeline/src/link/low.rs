@@ -15,10 +15,6 @@
 //! **Function pointers.** The address of a library's function is one and the same in all linked code if no linked code
 //! had asked for it when the first such object was added. Libraries keep their own address of it; natively they
 //! have the program's.
-//!
-//! ```text
-//!  entry:  jmp *2(%rip); int3; int3; address u64           16 bytes
-//! ```
 
 use std::collections::HashSet;
 use std::fmt;
@@ -29,8 +25,7 @@ use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::graph::{Binding, LinkGraph, Location, SectionRole, SymbolId};
-use super::relax;
-use super::x86_64::EdgeKind;
+use crate::arch::{Architecture, Class};
 use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
 use crate::object::CloseReferences;
 use crate::runtime::process::{KnownEntry, is_variable, low_variable};
@@ -58,17 +53,16 @@ pub(super) fn plan(graph: &LinkGraph<'_>, wanted: Option<IsWantedLow<'_>>) -> Lo
         let is_code = graph.sections[block.section.index()].role == SectionRole::Code;
         for edge in graph.edges(id) {
             let location = graph.symbols[edge.target.index()].location;
-            match edge.kind {
-                EdgeKind::Pointer32 | EdgeKind::Pointer32Signed => {
+            match edge.kind.class() {
+                Class::LowAddress => {
                     plan.is_low |= !matches!(location, Location::Absolute(_));
                     if location == Location::Undefined {
                         plan.externals.insert(edge.target);
                     }
                 }
-                EdgeKind::Delta32 if location == Location::Undefined && is_code => {
+                Class::Near if location == Location::Undefined && is_code => {
                     let (content, offset) = (graph.content(id), edge.offset as usize);
-                    reads_others |=
-                        !relax::is_branch(content, offset, edge.addend) && !relax::is_lea(content, offset);
+                    reads_others |= graph.arch.far_form(content, offset, edge.addend).is_none();
                 }
                 _ => {}
             }
@@ -117,19 +111,17 @@ pub(super) struct LowEntry {
 }
 
 impl LowEntry {
-    const BYTES: usize = 16;
-
     fn new(memory: &dyn MemoryManager, function: ExecutorAddr) -> Result<Self, MemoryError> {
+        const ARCH: Architecture = Architecture::HOST;
+        let bytes = ARCH.entry_bytes();
         let request = SegmentRequest {
             kind: SegmentKind::Code,
-            content_bytes: Self::BYTES,
+            content_bytes: bytes,
             zero_fill_bytes: 0,
-            align: Self::BYTES,
+            align: bytes,
         };
         let mut flight = memory.allocate_low("entries of functions below 2 GiB", &[request])?;
-        let working = flight.working(0);
-        working[..8].copy_from_slice(&[0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc]);
-        working[8..].copy_from_slice(&function.value().to_le_bytes());
+        ARCH.write_entry(flight.working(0), function.value());
         let code = flight.finalize()?;
         Ok(Self { known: KnownEntry::new(code.address(0))?, _code: code })
     }

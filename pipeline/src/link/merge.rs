@@ -69,8 +69,19 @@ impl<'a> LinkGraph<'a> {
 
     fn absorb(&mut self, other: LinkGraph<'a>, known: &mut Known) -> Result<(), LinkError> {
         let base = Base::of(self, &other)?;
-        let LinkGraph { objects, names, sections, contents, blocks, mut symbols, mut edges, groups, frames } =
-            other;
+        let LinkGraph {
+            arch,
+            objects,
+            names,
+            sections,
+            contents,
+            blocks,
+            mut symbols,
+            mut edges,
+            groups,
+            frames,
+        } = other;
+        self.arch = arch;
         self.objects.extend(objects);
         self.names.push_str(&names);
         self.sections.extend(sections.into_iter().map(|section| base.section(section)));

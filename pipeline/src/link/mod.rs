@@ -42,7 +42,6 @@ mod placements;
 mod plan;
 mod prune;
 mod publish;
-mod relax;
 mod rename;
 mod resolution;
 mod section_bounds;
@@ -50,7 +49,6 @@ mod share;
 mod tables;
 mod tls;
 mod tls_detour;
-pub mod x86_64;
 
 pub use code::{AfterCode, CodeRemoval, HeldCode};
 pub(crate) use code::{LeadsOn, Stubs};

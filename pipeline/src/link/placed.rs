@@ -11,7 +11,7 @@ use super::layout::{Layout, Place, Segment};
 use super::phases::{SectionRange, UnwindTable};
 use super::plan::Plan;
 use super::tls::{self, TlsImage, TlsPlacement};
-use super::tls_detour;
+use crate::arch::IfuncParts;
 
 /// A graph in its memory. The bytes themselves are the allocation's.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Placed {
     pub(super) fn address(&self, id: SymbolId) -> Option<u64> {
         let symbol = &self.graph.symbols[id.index()];
         if let Some(stub) = self.plan.ifuncs.get(id) {
-            let offset = self.layout.ifunc_stubs + stub * ifunc::STUB_BYTES;
+            let offset = self.layout.ifunc_stubs + stub * self.graph.arch.ifunc_stub_bytes();
             return Some(self.at(Place { segment: Segment::Code, offset }));
         }
         if self.graph.is_thread_local(id) && symbol.location != Location::TlsModuleBase {
@@ -133,14 +133,15 @@ impl Placed {
 
     /// Where the pointer to what a `lea` computes lies.
     pub(super) fn pointer(&self, edge: &Edge) -> Option<u64> {
-        let index = self.plan.got_plt.pointers.get(edge.target, got_plt::pointed_offset(edge.addend))?;
+        let index =
+            self.plan.got_plt.pointers.get(edge.target, self.graph.arch.pointed_offset(edge.addend))?;
         let offset = self.layout.pointers + index * got_plt::ENTRY_BYTES;
         Some(self.at(Place { segment: Segment::Data, offset }))
     }
 
     pub(super) fn stub(&self, symbol: SymbolId) -> Option<u64> {
         let index = self.plan.got_plt.stubs.get(symbol)?;
-        let offset = self.layout.stubs + index * got_plt::STUB_BYTES;
+        let offset = self.layout.stubs + index * self.graph.arch.stub_bytes();
         Some(self.at(Place { segment: Segment::Code, offset }))
     }
 
@@ -154,7 +155,7 @@ impl Placed {
     /// Where the detour of the load at `offset` lies.
     pub(super) fn detour(&self, block: BlockId, offset: u64) -> Option<u64> {
         let index = self.plan.tls.detours.get(block, offset)?;
-        let offset = self.layout.tls_detours + index * tls_detour::DETOUR_BYTES;
+        let offset = self.layout.tls_detours + index * self.graph.arch.detour_bytes();
         Some(self.at(Place { segment: Segment::Code, offset }))
     }
 
@@ -178,10 +179,10 @@ impl Placed {
         descriptors.collect()
     }
 
-    pub(super) fn ifunc_parts(&self, index: u64) -> ifunc::Parts {
+    pub(super) fn ifunc_parts(&self, index: u64) -> IfuncParts {
         let at = |segment, offset| self.at(Place { segment, offset });
-        ifunc::Parts {
-            stub: at(Segment::Code, self.layout.ifunc_stubs + index * ifunc::STUB_BYTES),
+        IfuncParts {
+            stub: at(Segment::Code, self.layout.ifunc_stubs + index * self.graph.arch.ifunc_stub_bytes()),
             slot: at(Segment::Data, self.layout.ifunc_slots + index * ifunc::SLOT_BYTES),
             descriptor: at(
                 Segment::ReadOnly,

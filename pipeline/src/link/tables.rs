@@ -4,14 +4,12 @@ use uruk_core::ExecutorAddr;
 
 use super::eh_frame;
 use super::error::{LinkError, Site};
-use super::got_plt;
 use super::graph::{Location, SymbolId};
 use super::ifunc;
 use super::layout::{Place, Segment};
 use super::placed::Placed;
 use super::resolution::Resolution;
 use super::tls::{self, TlsPlacement};
-use super::tls_detour;
 use crate::runtime::tls::TlsResolvers;
 
 /// Fills the global offset table, the pointers beside it, and the slots of indirect functions.
@@ -29,7 +27,7 @@ pub(super) fn write_pointers(placed: &Placed, resolution: &Resolution, working: 
     }
     let slots = &mut working[placed.layout.ifunc_slots as usize..];
     for (index, slot) in (0..placed.plan.ifuncs.count()).zip(slots.chunks_exact_mut(8)) {
-        let first_call = placed.ifunc_parts(index).stub + ifunc::FIRST_CALL_OFFSET;
+        let first_call = placed.ifunc_parts(index).stub + placed.graph.arch.ifunc_first_call();
         slot.copy_from_slice(&first_call.to_le_bytes());
     }
 }
@@ -59,32 +57,32 @@ pub(super) fn write_thread_locals(placed: &Placed, resolution: &Resolution, work
 
 /// Writes the stubs.
 pub(super) fn write_stubs(placed: &Placed, working: &mut [u8]) -> Result<(), LinkError> {
+    let arch = placed.graph.arch;
     let stubs = &mut working[placed.layout.stubs as usize..];
     for (stub, symbol) in
-        stubs.chunks_exact_mut(got_plt::STUB_BYTES as usize).zip(placed.plan.got_plt.stubs.symbols())
+        stubs.chunks_exact_mut(arch.stub_bytes() as usize).zip(placed.plan.got_plt.stubs.symbols())
     {
         let address = placed.stub(*symbol).unwrap_or(0);
         let entry = placed.entry(*symbol).unwrap_or(0);
-        got_plt::write_stub(stub, address, entry)
+        arch.write_stub(stub, address, entry)
             .map_err(|value| stub_out_of_range(placed, *symbol, entry, value))?;
     }
     let stubs = &mut working[placed.layout.ifunc_stubs as usize..];
     for (index, stub) in
-        (0..placed.plan.ifuncs.count()).zip(stubs.chunks_exact_mut(ifunc::STUB_BYTES as usize))
+        (0..placed.plan.ifuncs.count()).zip(stubs.chunks_exact_mut(arch.ifunc_stub_bytes() as usize))
     {
         let parts = placed.ifunc_parts(index);
         let symbol = placed.plan.ifuncs.resolvers[index as usize];
-        ifunc::write_stub(stub, parts)
+        arch.write_ifunc_stub(stub, parts)
             .map_err(|value| stub_out_of_range(placed, symbol, parts.slot, value))?;
     }
     let detours = &mut working[placed.layout.tls_detours as usize..];
-    let detours = detours.chunks_exact_mut(tls_detour::DETOUR_BYTES as usize);
+    let detours = detours.chunks_exact_mut(arch.detour_bytes() as usize);
     for (detour, site) in detours.zip(placed.plan.tls.detours.sites()) {
-        const FIELD_BYTES: u64 = 4;
         let address = placed.detour(site.block, site.offset).unwrap_or(0);
         let pair = placed.resolver_pair(site.symbol).unwrap_or(0);
-        let back = placed.at(placed.layout.places[site.block.index()]) + site.offset + FIELD_BYTES;
-        tls_detour::write(detour, address, site.wanted, pair, back)
+        let place = placed.at(placed.layout.places[site.block.index()]) + site.offset;
+        arch.write_detour(detour, address, site.load, pair, place)
             .map_err(|value| stub_out_of_range(placed, site.symbol, pair, value))?;
     }
     Ok(())

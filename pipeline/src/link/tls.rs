@@ -27,8 +27,8 @@ use super::error::LinkError;
 use super::got_plt::Slots;
 use super::graph::{Binding, BlockId, Edge, LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
 use super::layout::TlsLayout;
-use super::tls_detour::{self, Detours, Site};
-use super::x86_64::EdgeKind;
+use super::tls_detour::{Detours, Site};
+use crate::arch::Class;
 
 /// The most that each thread's copy of a graph's thread-local variables may take: what the 32-bit offsets of compiled
 /// code reach. A thread gets all of them with the first one that it touches, and nobody can refuse by then.
@@ -104,27 +104,24 @@ impl Tls {
         let Edge { kind, target, offset, addend } = *edge;
         let location = graph.symbols[target.index()].location;
         let is_local = matches!(location, Location::Block(..));
-        self.has_module_descriptor |=
-            kind == EdgeKind::TlsModuleDelta32 || location == Location::TlsModuleBase;
-        match kind {
-            EdgeKind::TlsDescriptorDelta32 if is_local => self.descriptors.add(target),
-            EdgeKind::TlsDescriptorDelta32 => {}
-            EdgeKind::TlsDistance32 | EdgeKind::TlsDistance64 => {
+        self.has_module_descriptor |= kind.class() == Class::TlsModule || location == Location::TlsModuleBase;
+        match kind.class() {
+            Class::TlsDescriptor if is_local => self.descriptors.add(target),
+            Class::TlsDescriptor => {}
+            Class::TlsDistance => {
                 self.add_distance(target, is_local, Need::Required);
             }
-            EdgeKind::TlsDistanceEntryDelta32 | EdgeKind::TlsDistanceEntryDelta32Relaxable => {
+            Class::TlsDistanceEntry => {
                 self.distances.add(target);
                 self.add_distance(target, is_local, Need::Required);
                 let is_code = graph.section_of(block).role == SectionRole::Code;
-                let wanted = tls_detour::wanted(graph.content(block), offset as usize, addend);
-                if let Some(wanted) =
-                    wanted.filter(|_| is_code && kind == EdgeKind::TlsDistanceEntryDelta32Relaxable)
-                {
+                let load = graph.arch.distance_load(kind, graph.content(block), offset as usize, addend);
+                if let Some(load) = load.filter(|_| is_code) {
                     self.add_resolver(target, location);
-                    self.detours.add(Site { block, offset, symbol: target, wanted });
+                    self.detours.add(Site { block, offset, symbol: target, load });
                 }
             }
-            EdgeKind::TlsResolverDelta32 => {
+            Class::TlsResolver => {
                 self.add_resolver(target, location);
                 self.add_distance(target, is_local, Need::Useful);
             }

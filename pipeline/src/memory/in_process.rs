@@ -46,6 +46,7 @@ use super::slab::Views;
 use super::{
     InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, ProgramWindow, SegmentKind, SegmentRequest,
 };
+use crate::arch::host;
 
 /// How pages that end up executable or constant are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +126,7 @@ impl InProcessMemoryManager {
     pub fn with_options(options: MemoryOptions) -> Result<Self, MemoryError> {
         let reserve_bytes_max = options.reserve_bytes.map_or(usize::MAX, whole_slabs);
         let range_bytes = options.range_bytes.map_or(RANGE_BYTES, whole_slabs);
-        if range_bytes > 2 << 30 {
+        if range_bytes > host::REACH_BYTES {
             return Err(MemoryError::Invalid {
                 owner: "the memory manager".into(),
                 what: "a range of more than 2 GiB, within which code does not reach everything",

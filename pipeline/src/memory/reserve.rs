@@ -5,9 +5,10 @@ use std::ops::Range;
 use super::MemoryError;
 use super::arena::SLAB_ALIGN;
 use super::mapping::ReservedRange;
+use crate::arch::host;
 
 /// The size of a range whose size is not given: as far as a 32-bit displacement reaches, less a margin.
-pub(super) const RANGE_BYTES: usize = (2 << 30) - (16 << 20);
+pub(super) const RANGE_BYTES: usize = host::REACH_BYTES - (16 << 20);
 /// The smallest range that is useful where address space is limited. When it is full, there may be another.
 const RANGE_BYTES_MIN: usize = 1 << 20;
 

@@ -11,6 +11,7 @@ use uruk_core::SymbolFlags;
 
 use super::proportion::{NameBudget, NamesTooLong, SectionsError, check_sections};
 use super::{CommonExtent, FileKind, ObjectBuffer, ObjectError, foreign_format};
+use crate::arch::Architecture;
 
 /// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +59,7 @@ type Header = elf::FileHeader64<LittleEndian>;
 type Sections<'data> = SectionTable<'data, Header>;
 type Symbols<'data> = SymbolTable<'data, Header>;
 const ENDIAN: LittleEndian = LittleEndian;
-const MACHINE: elf::Machine = elf::EM_X86_64;
-const MACHINE_NAME: &str = "x86-64";
+const ARCH: Architecture = Architecture::HOST;
 
 /// What GCC defines in an object that only its own linker plugin can make sense of.
 const INTERMEDIATE_ONLY_MARK: &str = "__gnu_lto_slim";
@@ -273,11 +273,11 @@ fn check_header(object: &ObjectBuffer) -> Result<&Header, ObjectError> {
         2 => u16::from_be_bytes(machine),
         _ => u16::from_le_bytes(machine),
     });
-    if (class, order, machine) != (elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, MACHINE) {
+    if (class, order, machine) != (elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, ARCH.machine()) {
         return Err(ObjectError::ForeignMachine {
             object: object.name().clone(),
             machine: machine_name(machine, class, order),
-            wanted: MACHINE_NAME,
+            wanted: ARCH.name(),
         });
     }
     let header = Header::parse(data).map_err(|error| malformed(&error.to_string()))?;
@@ -334,7 +334,7 @@ fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
         elf::EM_LOONGARCH => "LoongArch",
         other => return format!("machine {:#06x}", other.0),
     };
-    match (machine == MACHINE, class, order) {
+    match (machine == ARCH.machine(), class, order) {
         (true, 1, _) => format!("{name} with 32-bit pointers (x32)"),
         (true, _, 2) => format!("{name} in big-endian byte order"),
         (true, _, _) => format!("{name} of ELF class {class}"),

@@ -7,8 +7,8 @@ use uruk_core::{
     MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolName, WithCauses,
     absolute_symbols,
 };
+use uruk_pipeline::arch::x86_64::kinds;
 use uruk_pipeline::link::graph::{Edge, LinkGraph, LinkGraphBuilder, SectionRole};
-use uruk_pipeline::link::x86_64::EdgeKind;
 use uruk_pipeline::link::{LinkError, ObjectLinkingLayer};
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::UnitTraits;
@@ -61,8 +61,8 @@ fn calls_helper() -> LinkGraph<'static> {
     graph.define_local("counter", counter, 0);
     let text = graph.define_local("text", text, 2);
     let helper = graph.external("helper");
-    graph.edge(code, Edge { offset: 3, kind: EdgeKind::Delta32, target: text, addend: -4 });
-    graph.edge(code, Edge { offset: 8, kind: EdgeKind::Branch32, target: helper, addend: -4 });
+    graph.edge(code, Edge { offset: 3, kind: kinds::DELTA_32, target: text, addend: -4 });
+    graph.edge(code, Edge { offset: 8, kind: kinds::BRANCH_32, target: helper, addend: -4 });
     graph.build().expect("a valid graph")
 }
 
@@ -99,8 +99,8 @@ fn passes_on() -> LinkGraph<'static> {
     let code = graph.block(".text", SectionRole::Code, CODE, 16);
     let passes = graph.define("passes", code, 0);
     let thrower = graph.external("thrower");
-    graph.edge(code, Edge { offset: 5, kind: EdgeKind::Branch32, target: thrower, addend: -4 });
-    graph.unwind_table(FRAMES, &[Edge { offset: 32, kind: EdgeKind::Delta32, target: passes, addend: 0 }]);
+    graph.edge(code, Edge { offset: 5, kind: kinds::BRANCH_32, target: thrower, addend: -4 });
+    graph.unwind_table(FRAMES, &[Edge { offset: 32, kind: kinds::DELTA_32, target: passes, addend: 0 }]);
     graph.build().expect("a valid graph")
 }
 
@@ -132,7 +132,7 @@ fn counts_its_starts() -> LinkGraph<'static> {
     let counter = graph.zero_fill(".bss", 4, 4);
     let counter = graph.define_local("counter", counter, 0);
     for code in [begin, counts] {
-        graph.edge(code, Edge { offset: 2, kind: EdgeKind::Delta32, target: counter, addend: -4 });
+        graph.edge(code, Edge { offset: 2, kind: kinds::DELTA_32, target: counter, addend: -4 });
     }
     let begin = graph.define_local("begin", begin, 0);
     graph.define("counts", counts, 0);
@@ -181,7 +181,7 @@ fn a_built_graph_that_refers_to_nobody_says_where() {
 /// A builder can be told anything, and says what it cannot be.
 #[test]
 fn graphs_that_contradict_themselves_are_refused() {
-    let edge = |offset, target| Edge { offset, kind: EdgeKind::Delta32, target, addend: 0 };
+    let edge = |offset, target| Edge { offset, kind: kinds::DELTA_32, target, addend: 0 };
     let refused = |wrong: &dyn Fn(&mut LinkGraphBuilder<'static>)| {
         let mut graph = LinkGraph::builder("wrong.src");
         wrong(&mut graph);

@@ -26,7 +26,8 @@ const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs"
 const ROOT: &str = "core/src/protocol/";
 
 /// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
-const PIPELINE: [&str; 11] = [
+const PIPELINE: [&str; 12] = [
+    "arch",     // relocations, instructions, templates of code
     "memory",   // pages, and views of them
     "runtime",  // the C library and libgcc, in their own terms
     "guard",    // threads that say what they may be running

@@ -1,9 +1,9 @@
 //! Fragments of code in `.init` and `.fini`, which a static linker lays one after another into one function.
 //!
 //! ```text
-//!  start   nop ...; sub $8, %rsp       ours, as in the C library's crti.o
+//!  start   the stack is aligned        ours, as in the C library's crti.o
 //!  .init   call OPENSSL_cpuid_setup    the object's
-//!  end     add $8, %rsp; ret           ours, as in its crtn.o
+//!  end     return                      ours, as in its crtn.o
 //! ```
 //! Here each fragment becomes a function of its own. They are called in link order, so the fragments still run one
 //! after another. The three parts are three sections that follow one another, and so lie next to one another in memory.
@@ -16,17 +16,6 @@ use crate::link::error::LinkError;
 use crate::link::graph::{BlockId, InitRole, Section, SectionId, SectionRole};
 
 type Header = elf::SectionHeader64<object::LittleEndian>;
-
-/// What precedes a fragment; as much of its end as the fragment's alignment asks for.
-const START: [u8; 64] = {
-    const NOP: u8 = 0x90;
-    let mut code = [NOP; 64];
-    [code[60], code[61], code[62], code[63]] = MAKE_ROOM;
-    code
-};
-const MAKE_ROOM: [u8; 4] = [0x48, 0x83, 0xec, 8];
-const RETURN: u8 = 0xc3;
-const END: [u8; 5] = [0x48, 0x83, 0xc4, 8, RETURN];
 
 /// Whether a section that takes part is a fragment, and of which function.
 pub(super) fn fragment_role(header: &Header, name: &str) -> Option<InitRole> {
@@ -47,24 +36,24 @@ impl<'a> Parser<'a> {
         name: &str,
         init: InitRole,
     ) -> Result<(), LinkError> {
-        let align = header.sh_addralign(ENDIAN).max(MAKE_ROOM.len() as u64);
-        if !align.is_power_of_two() || align > START.len() as u64 {
+        let (arch, align) = (self.graph.arch, header.sh_addralign(ENDIAN).max(1));
+        let Some(start) = arch.fragment_start(align).filter(|_| align.is_power_of_two()) else {
             let what = format!("a fragment of code that is aligned to {align:#x}; expected at most 64");
             return Err(self.error(name, 0, what));
-        }
+        };
         let content = header.data(ENDIAN, self.bytes).unwrap_or_default();
-        if content.last() == Some(&RETURN) {
+        if arch.returns(content) {
             let what = "a fragment of code that returns, as in the C library's crtn.o; leave that object out, each \
                         fragment gets an end of its own";
             return Err(self.error(name, 0, what));
         }
-        self.add_code(&START[START.len() - align as usize..], align.ilog2() as u8, Some(init));
+        self.add_code(start, start.len().ilog2() as u8, Some(init));
         Ok(())
     }
 
     /// Adds the end of the function around the fragment that was added last.
     pub(super) fn end_fragment(&mut self) {
-        self.add_code(&END, 0, None);
+        self.add_code(self.graph.arch.fragment_end(), 0, None);
     }
 
     fn add_code(&mut self, code: &'static [u8], align_log2: u8, init: Option<InitRole>) {

@@ -5,7 +5,6 @@
 //! of the object, however its tables overlap.
 
 mod fragments;
-mod kinds;
 mod names;
 mod relocations;
 mod sections;
@@ -20,6 +19,7 @@ use object::read::elf::{FileHeader, SectionTable, SymbolTable};
 
 use super::error::{LinkError, Site};
 use super::graph::{LinkGraph, ObjectId, SectionId};
+use crate::arch::Architecture;
 use crate::object::{check_sections, foreign_format};
 
 type Header = elf::FileHeader64<LittleEndian>;
@@ -66,7 +66,7 @@ impl<'a> Parser<'a> {
             site: Box::new(Site { object: name.into(), section: "".into(), offset: 0 }),
             what: what.into(),
         };
-        check_ident(bytes).map_err(&fail)?;
+        let arch = check_ident(bytes).map_err(&fail)?;
         let header = Header::parse(bytes).map_err(|error| fail(error.to_string()))?;
         let sections = header.sections(ENDIAN, bytes).map_err(|error| fail(error.to_string()))?;
         let symbols =
@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         }
         let headers = header.section_headers(ENDIAN, bytes).map_err(|error| fail(error.to_string()))?;
         check_sections(headers, bytes.len()).map_err(|error| fail(error.to_string()))?;
-        let mut graph = LinkGraph { objects: vec![name.into()], ..LinkGraph::default() };
+        let mut graph = LinkGraph { arch, objects: vec![name.into()], ..LinkGraph::default() };
         let names = names::Names::keep(&mut graph, header, bytes, &sections, &symbols)?;
         let section_ids = vec![None; sections.len()];
         Ok(Self { bytes, sections, symbols, names, graph, section_ids, cies: Vec::new() })
@@ -108,8 +108,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Says what the bytes are, where they are not an object for this machine.
-fn check_ident(bytes: &[u8]) -> Result<(), String> {
+/// The architecture of an object; an error that says what else the bytes are.
+fn check_ident(bytes: &[u8]) -> Result<Architecture, String> {
+    const HOST: Architecture = Architecture::HOST;
     const IDENT_AND_TYPE: usize = 20;
     if bytes.is_empty() {
         return Err("the object is empty".into());
@@ -122,14 +123,15 @@ fn check_ident(bytes: &[u8]) -> Result<(), String> {
         return Err(format!("the object is truncated: {} bytes", bytes.len()));
     };
     if head[4] != elf::ELFCLASS64.0 || head[5] != elf::ELFDATA2LSB.0 {
-        return Err("not a 64-bit little-endian object; this linker links x86-64".into());
+        return Err(format!("not a 64-bit little-endian object; this linker links {}", HOST.name()));
     }
     let machine = u16::from_le_bytes([head[18], head[19]]);
-    if machine != elf::EM_X86_64.0 {
-        return Err(format!("the object is for machine {machine}, not for x86-64 (62)"));
-    }
+    let Some(arch) = Architecture::of_machine(machine) else {
+        let (name, number) = (HOST.name(), HOST.machine().0);
+        return Err(format!("the object is for machine {machine}, not for {name} ({number})"));
+    };
     match u16::from_le_bytes([head[16], head[17]]) {
-        kind if kind == elf::ET_REL.0 => Ok(()),
+        kind if kind == elf::ET_REL.0 => Ok(arch),
         kind if kind == elf::ET_DYN.0 => Err(
             "a shared library or position-independent executable, not a relocatable object; load it instead"
                 .into(),

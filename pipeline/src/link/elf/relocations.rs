@@ -5,13 +5,12 @@ use object::elf;
 use object::read::elf::{Crel, SectionHeader};
 use rustc_hash::FxHashMap;
 
-use super::kinds::{Meaning, foreign_name, meaning};
 use super::symbols::block_at;
 use super::{ENDIAN, Parser};
+use crate::arch::Meaning;
 use crate::link::eh_frame;
 use crate::link::error::{LinkError, Site};
 use crate::link::graph::{BlockId, Edge, Section, SectionId, SectionRole, SymbolId};
-use crate::link::x86_64::EdgeKind;
 use crate::object::Relocations;
 
 /// All relocations of a section, and how many there are at most.
@@ -128,7 +127,7 @@ impl<'a> Parser<'a> {
             self.add_cie_edge(section, id)?;
             for edge in mine {
                 let Some(offset) = edge.offset.checked_sub(block.offset) else { continue };
-                if offset + edge.kind.field().bytes() as u64 > block.size {
+                if offset + self.graph.arch.field_bytes(edge.kind) as u64 > block.size {
                     let name = self.graph.section_name(section);
                     return Err(self.error(name, edge.offset, "a relocation straddles two records"));
                 }
@@ -155,7 +154,7 @@ impl<'a> Parser<'a> {
                     offset: eh_frame::CIE_POINTER_OFFSET,
                     addend: 0,
                     target,
-                    kind: EdgeKind::NegativeDelta32,
+                    kind: self.graph.arch.distance_back(),
                 });
                 Ok(())
             }
@@ -199,7 +198,8 @@ impl<'a> Parser<'a> {
             return Err(self.error(self.graph.section_name(section), offset, what));
         }
         let target = SymbolId(target);
-        let kind = match meaning(number) {
+        let arch = self.graph.arch;
+        let kind = match arch.meaning(number) {
             Meaning::Edge(kind) => kind,
             Meaning::Nothing => return Ok(None),
             Meaning::Unsupported => {
@@ -208,9 +208,12 @@ impl<'a> Parser<'a> {
                 return Err(LinkError::UnsupportedRelocation { site, kind, symbol, advice });
             }
         };
-        let end = offset.checked_add(kind.field().bytes() as u64);
+        let end = offset.checked_add(arch.field_bytes(kind) as u64);
         if end.is_none_or(|end| end > size) || block_at(&self.graph, section, offset).is_none() {
-            let what = format!("a relocation {} lies beyond the {size:#x} bytes of the section", kind.name());
+            let what = format!(
+                "a relocation {} lies beyond the {size:#x} bytes of the section",
+                arch.kind_name(kind)
+            );
             return Err(self.error(self.graph.section_name(section), offset, what));
         }
         Ok(Some(Edge { offset, addend, target, kind }))
@@ -231,6 +234,6 @@ impl<'a> Parser<'a> {
             .get(target.index())
             .map(|_| self.graph.symbol_name(target))
             .unwrap_or_default();
-        (Box::new(site), foreign_name(number), symbol.into())
+        (Box::new(site), self.graph.arch.foreign_name(number), symbol.into())
     }
 }

@@ -9,7 +9,6 @@ use super::{
 use crate::link::eh_frame::{self, RecordKind};
 use crate::link::elf::{ALIGN_LOG2_MAX, SECTION_BYTES_MAX, null_symbol};
 use crate::link::error::{LinkError, Site};
-use crate::link::x86_64::EdgeKind;
 
 /// Builds a [`LinkGraph`] from bytes that a compiler has in memory.
 ///
@@ -19,8 +18,8 @@ use crate::link::x86_64::EdgeKind;
 /// linker computes from the address of a symbol. Exceptions pass through code that has an [unwind table](Self::unwind_table).
 ///
 /// ```
+/// use uruk_pipeline::arch::x86_64::kinds;
 /// use uruk_pipeline::link::graph::{Edge, LinkGraph, SectionRole};
-/// use uruk_pipeline::link::x86_64::EdgeKind;
 ///
 /// let mut graph = LinkGraph::builder("five.src");
 /// // lea rdi, [rip + text]; jmp strlen
@@ -31,8 +30,8 @@ use crate::link::x86_64::EdgeKind;
 /// let text = graph.define_local("text", text, 0);
 /// let strlen = graph.external("strlen");
 /// // Both fields are distances from their own ends, which lie 4 bytes further.
-/// graph.edge(code, Edge { offset: 3, kind: EdgeKind::Delta32, target: text, addend: -4 });
-/// graph.edge(code, Edge { offset: 8, kind: EdgeKind::Branch32, target: strlen, addend: -4 });
+/// graph.edge(code, Edge { offset: 3, kind: kinds::DELTA_32, target: text, addend: -4 });
+/// graph.edge(code, Edge { offset: 8, kind: kinds::BRANCH_32, target: strlen, addend: -4 });
 /// let graph = graph.build()?;
 /// assert_eq!(graph.edges(graph.section_blocks(".text")[0]).len(), 2);
 /// # Ok::<(), uruk_pipeline::link::LinkError>(())
@@ -103,7 +102,7 @@ impl<'a> LinkGraphBuilder<'a> {
                 let what = format!("the entry's common entry is said to be at {cie:#x}, and is not there");
                 return self.refuse(NAME, record.offset, &what);
             };
-            let (offset, kind) = (eh_frame::CIE_POINTER_OFFSET, EdgeKind::NegativeDelta32);
+            let (offset, kind) = (eh_frame::CIE_POINTER_OFFSET, self.graph.arch.distance_back());
             self.edges[first.index() + index].push(Edge { offset, kind, target, addend: 0 });
         }
         for field in fields {
@@ -134,8 +133,11 @@ impl<'a> LinkGraphBuilder<'a> {
 
     fn call_at(&mut self, section: &str, role: InitRole, functions: &[SymbolId]) {
         for &target in functions {
-            let block = self.add_as(section, SectionRole::ReadOnly, &[0; 8], 8, 8, Some(role));
-            self.edge(block, Edge { offset: 0, kind: EdgeKind::Pointer64, target, addend: 0 });
+            let (block, kind) = (
+                self.add_as(section, SectionRole::ReadOnly, &[0; 8], 8, 8, Some(role)),
+                self.graph.arch.pointer(),
+            );
+            self.edge(block, Edge { offset: 0, kind, target, addend: 0 });
         }
     }
 
@@ -173,15 +175,16 @@ impl<'a> LinkGraphBuilder<'a> {
     /// [`LinkError::Object`] if a field does not lie in its block's bytes, an edge or a symbol belongs to another graph, an alignment is
     /// not a power of two up to 2^30, an unwind table is malformed, or its role was given to a block; [`LinkError::Duplicate`] if a name is defined twice.
     pub fn build(mut self) -> Result<LinkGraph<'a>, LinkError> {
-        let symbols = self.graph.symbols.len();
+        let (arch, symbols) = (self.graph.arch, self.graph.symbols.len());
         for (index, edges) in std::mem::take(&mut self.edges).into_iter().enumerate() {
             let first = self.graph.edges.len();
             let Block { section, size, .. } = self.graph.blocks[index];
             let content = if self.graph.sections[section.index()].role.is_zero_fill() { 0 } else { size };
             for edge in edges {
-                let end = edge.offset.checked_add(edge.kind.field().bytes() as u64);
+                let end = edge.offset.checked_add(arch.field_bytes(edge.kind) as u64);
                 let wrong = if end.is_none_or(|end| end > content) {
-                    Some(format!("the field of {} ends past the block's {content} bytes", edge.kind.name()))
+                    let kind = arch.kind_name(edge.kind);
+                    Some(format!("the field of {kind} ends past the block's {content} bytes"))
                 } else {
                     let is_foreign = edge.target.index() >= symbols;
                     is_foreign.then(|| "an edge to a symbol of another graph".to_owned())

@@ -6,6 +6,8 @@
 //!
 //! Pure: an instruction is rewritten only if its bytes are exactly of a known form, else nothing is touched.
 
+use super::{EdgeKind, FarForm, Operands, kinds};
+
 /// The encoding of `[rip + disp32]` in a ModRM byte, whatever the register.
 const fn is_rip_relative(modrm: u8) -> bool {
     modrm & 0xc7 == 0x05
@@ -16,6 +18,34 @@ const MOV_LOAD: u8 = 0x8b;
 /// The addend of a displacement that ends its instruction.
 pub(super) const END_OF_INSTRUCTION: i64 = -4;
 
+pub(in crate::arch) fn far_form(bytes: &[u8], offset: usize, addend: i64) -> Option<FarForm> {
+    if is_branch(bytes, offset, addend) {
+        Some(FarForm::Stub)
+    } else {
+        is_lea(bytes, offset).then_some(FarForm::Pointer)
+    }
+}
+
+pub(in crate::arch) const fn pointed_offset(addend: i64) -> i64 {
+    addend.wrapping_sub(END_OF_INSTRUCTION)
+}
+
+pub(in crate::arch) fn load_pointer(bytes: &mut [u8], offset: usize, place: u64, pointer: u64) -> bool {
+    let end = place.wrapping_add_signed(-END_OF_INSTRUCTION);
+    make_load(bytes, offset, pointer.wrapping_sub(end).cast_signed())
+}
+
+pub(in crate::arch) fn access_directly(
+    kind: EdgeKind,
+    bytes: &mut [u8],
+    offset: usize,
+    operands: &Operands,
+) -> bool {
+    let Operands { place, target, addend, .. } = *operands;
+    let distance = target.wrapping_sub(place).cast_signed().wrapping_add(addend);
+    kind == kinds::GOT_ENTRY_DELTA_32_RELAXABLE && make_direct(bytes, offset, addend, distance)
+}
+
 /// Rewrites the access through the table whose displacement is at `offset`, so that it refers to the symbol
 /// itself; `distance` is `S + A - P`. Says whether it did.
 ///
@@ -25,7 +55,7 @@ pub(super) const END_OF_INSTRUCTION: i64 = -4;
 /// jmp  *x@GOTPCREL(%rip)        ->   jmp x; nop
 /// ```
 /// The other instructions that assemblers mark (`test`, `add`, ...) would need the address itself as their operand.
-pub(super) fn access_directly(bytes: &mut [u8], offset: usize, addend: i64, distance: i64) -> bool {
+fn make_direct(bytes: &mut [u8], offset: usize, addend: i64, distance: i64) -> bool {
     const INDIRECT: u8 = 0xff;
     const CALL_INDIRECT: u8 = 0x15;
     const JUMP_INDIRECT: u8 = 0x25;
@@ -54,7 +84,7 @@ pub(super) fn access_directly(bytes: &mut [u8], offset: usize, addend: i64, dist
 }
 
 /// Whether the displacement at `offset` belongs to a direct call or jump, which may go through a stub.
-pub(super) fn is_branch(bytes: &[u8], offset: usize, addend: i64) -> bool {
+fn is_branch(bytes: &[u8], offset: usize, addend: i64) -> bool {
     let before = |back: usize| offset.checked_sub(back).and_then(|at| bytes.get(at)).copied();
     let plain = matches!(before(1), Some(0xe8 | 0xe9));
     let conditional = before(2) == Some(0x0f) && matches!(before(1), Some(0x80..=0x8f));
@@ -64,7 +94,7 @@ pub(super) fn is_branch(bytes: &[u8], offset: usize, addend: i64) -> bool {
 /// Whether the displacement at `offset` belongs to a `lea` with a 64-bit destination, which can be turned into a load.
 ///
 /// A `lea` has no immediate, so its displacement ends it whatever the addend.
-pub(super) fn is_lea(bytes: &[u8], offset: usize) -> bool {
+fn is_lea(bytes: &[u8], offset: usize) -> bool {
     const REX_W: u8 = 0x48;
     const REX_WR: u8 = 0x4c;
     /// An EVEX instruction with the same last three bytes would start here.
@@ -83,7 +113,7 @@ pub(super) fn is_lea(bytes: &[u8], offset: usize) -> bool {
 /// ```text
 /// lea x+8(%rip), %reg   ->   mov pointer_to_x_plus_8(%rip), %reg
 /// ```
-pub(super) fn load_pointer(bytes: &mut [u8], offset: usize, distance: i64) -> bool {
+fn make_load(bytes: &mut [u8], offset: usize, distance: i64) -> bool {
     let Ok(distance) = i32::try_from(distance) else { return false };
     if !is_lea(bytes, offset) {
         return false;
@@ -101,13 +131,13 @@ mod tests {
     #[test]
     fn accesses_through_the_table_become_direct() {
         let mut load = [0x48, 0x8b, 0x05, 0, 0, 0, 0];
-        assert!(access_directly(&mut load, 3, -4, 0x1234));
+        assert!(make_direct(&mut load, 3, -4, 0x1234));
         assert_eq!(load, [0x48, 0x8d, 0x05, 0x34, 0x12, 0, 0]);
         let mut call = [0xff, 0x15, 0, 0, 0, 0];
-        assert!(access_directly(&mut call, 2, -4, -2));
+        assert!(make_direct(&mut call, 2, -4, -2));
         assert_eq!(call, [0x67, 0xe8, 0xfe, 0xff, 0xff, 0xff]);
         let mut jump = [0xff, 0x25, 0, 0, 0, 0];
-        assert!(access_directly(&mut jump, 2, -4, 0x10));
+        assert!(make_direct(&mut jump, 2, -4, 0x10));
         assert_eq!(jump, [0xe9, 0x11, 0, 0, 0, 0x90]);
     }
 
@@ -115,18 +145,18 @@ mod tests {
     fn other_instructions_and_distances_stay_as_they_are() {
         let compare = [0x48, 0x3b, 0x05, 0, 0, 0, 0];
         let mut bytes = compare;
-        assert!(!access_directly(&mut bytes, 3, -4, 0x1234));
-        assert!(!access_directly(&mut bytes, 3, -5, 0x1234));
+        assert!(!make_direct(&mut bytes, 3, -4, 0x1234));
+        assert!(!make_direct(&mut bytes, 3, -5, 0x1234));
         assert_eq!(bytes, compare);
         let mut load = [0x48, 0x8b, 0x05, 0, 0, 0, 0];
-        assert!(!access_directly(&mut load, 3, -4, 1 << 31));
-        assert!(!access_directly(&mut load, 1, -4, 0));
+        assert!(!make_direct(&mut load, 3, -4, 1 << 31));
+        assert!(!make_direct(&mut load, 1, -4, 0));
     }
 
     #[test]
     fn a_lea_becomes_a_load_and_its_double_among_vector_instructions_does_not() {
         let mut lea = [0x66, 0x48, 0x8d, 0x3d, 0, 0, 0, 0];
-        assert!(load_pointer(&mut lea, 4, 0x20));
+        assert!(make_load(&mut lea, 4, 0x20));
         assert_eq!(lea, [0x66, 0x48, 0x8b, 0x3d, 0x20, 0, 0, 0]);
         let vpermb = [0x62, 0xf2, 0x7d, 0x48, 0x8d, 0x05, 0, 0, 0, 0];
         assert!(!is_lea(&vpermb, 6));

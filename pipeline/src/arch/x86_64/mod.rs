@@ -1,0 +1,44 @@
+//! x86-64: its relocations, the instructions that the linker knows, and its templates of code.
+//!
+//! Source: System V psABI for AMD64.
+
+mod detour;
+mod encode;
+mod fragments;
+pub mod kinds;
+mod relax;
+mod relocations;
+mod stubs;
+
+use object::elf::{EM_X86_64, Machine};
+
+use super::kind::{Class, DistanceLoad, EdgeKind, FarForm, IfuncParts, Meaning, Operands, Overflow};
+
+pub(super) use detour::{detour_bytes, distance_load, write_detour, write_detour_jump};
+pub(super) use encode::{encode, field_bytes, points_into};
+pub(super) use fragments::{fragment_end, fragment_start, returns};
+pub(super) use kinds::kind_name;
+pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
+pub(super) use relocations::{foreign_name, meaning};
+pub(super) use stubs::{
+    entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
+};
+
+pub(super) const fn name() -> &'static str {
+    "x86-64"
+}
+
+pub(super) const fn machine() -> Machine {
+    EM_X86_64
+}
+
+/// The length of a range of memory in which every instruction reaches everything: that of a displacement of 32 bits.
+pub(crate) const REACH_BYTES: usize = 2 << 30;
+
+pub(super) const fn pointer() -> EdgeKind {
+    kinds::POINTER_64
+}
+
+pub(super) const fn distance_back() -> EdgeKind {
+    kinds::NEGATIVE_DELTA_32
+}
