@@ -132,3 +132,24 @@ pub(crate) struct IfuncParts {
     pub(crate) descriptor: u64,
     pub(crate) thunk: u64,
 }
+
+/// A field in a template of code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeField {
+    pub(crate) offset: u64,
+    pub(crate) kind: EdgeKind,
+    pub(crate) addend: i64,
+}
+
+/// The use of a pointer in a loaded object that the dynamic linker writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotKind {
+    /// An entry of the table of a procedure linkage.
+    Function,
+    /// An entry of the global offset table.
+    Any,
+    /// A pointer in the object's data, which may point into a variable.
+    Pointer,
+    /// No pointer, but a number of a thread-local variable.
+    ThreadLocal,
+}

@@ -12,7 +12,7 @@ mod kind;
 pub mod x86_64;
 
 pub use kind::{Class, EdgeKind};
-pub(crate) use kind::{DistanceLoad, FarForm, IfuncParts, Meaning, Operands, Overflow};
+pub(crate) use kind::{CodeField, DistanceLoad, FarForm, IfuncParts, Meaning, Operands, Overflow, SlotKind};
 pub(crate) use x86_64 as host;
 
 use object::elf::{Machine, RelocationType};

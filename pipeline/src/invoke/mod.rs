@@ -19,8 +19,8 @@ use uruk_core::{
     MaterializationUnit, SymbolFlags, SymbolName,
 };
 
-use self::code::{Code, Place};
-use crate::arch::x86_64::kinds;
+use crate::arch::CodeField;
+use crate::arch::host::{self, Register};
 use crate::link::graph::{Edge, SectionRole};
 use crate::link::{LeadsOn, LinkError, LinkGraph, ObjectLinkingLayer, Stubs};
 
@@ -170,7 +170,7 @@ impl InvokeTrampolines {
 
 /// A trampoline before it is linked. The instance whose address is in it is kept elsewhere.
 pub(crate) struct TrampolineCode {
-    code: Code,
+    code: host::Trampoline,
     frames: [u8; 64],
 }
 
@@ -178,11 +178,11 @@ impl TrampolineCode {
     pub(crate) fn new(signature: &SpecializedSignature, api: &InvokeApi) -> Result<Self, TrampolineError> {
         let places = places(&signature.parameters)?;
         let code = match api {
-            InvokeApi::Boxed => Code::unboxing(&places, signature.result),
+            InvokeApi::Boxed => code::unboxing(&places, signature.result),
             InvokeApi::Specialized(instance) if instance.invoke().is_none() => {
                 return Err(TrampolineError::Unset);
             }
-            InvokeApi::Specialized(instance) => Code::boxing(&places, signature.result, instance),
+            InvokeApi::Specialized(instance) => code::boxing(&places, signature.result, instance),
         };
         Ok(Self { frames: code.frames(), code })
     }
@@ -192,7 +192,8 @@ impl TrampolineCode {
         let mut graph = LinkGraph::builder("<trampoline>");
         let block = graph.block(".text", SectionRole::Code, self.code.bytes(), 16);
         let target = graph.define(name, block, 0);
-        let begin = Edge { offset: Code::FRAMES_BEGIN, kind: kinds::DELTA_32, target, addend: 0 };
+        let CodeField { offset, kind, addend } = host::Trampoline::FRAMES_BEGIN;
+        let begin = Edge { offset, kind, target, addend };
         graph.unwind_table(&self.frames, &[begin]);
         graph.build()
     }
@@ -207,8 +208,8 @@ impl SpecializedSignature {
 }
 
 /// Where each parameter is passed.
-fn places(parameters: &[ValueType]) -> Result<Vec<(ValueType, Place)>, TrampolineError> {
-    let (mut integers, mut floats) = (Place::integers(), Place::floats());
+fn places(parameters: &[ValueType]) -> Result<Vec<(ValueType, Register)>, TrampolineError> {
+    let (mut integers, mut floats) = (Register::integers(), Register::floats());
     let place = |(index, parameter): (usize, &ValueType)| {
         let place = match parameter {
             ValueType::Boxed | ValueType::Integer { .. } => integers.next(),

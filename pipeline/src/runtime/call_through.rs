@@ -26,6 +26,7 @@ pub(crate) use self::slot::{Counted, RootAddr, SlotAddr};
 use self::slot::{Counting, SlotPlace};
 use super::unwind;
 pub(crate) use super::unwind::functions::note as note_body;
+use crate::arch::host::lazy;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
@@ -228,18 +229,6 @@ pub(crate) fn prepare(function: ExecutorAddr) {
     }
 }
 
-const JUMP: [u8; 2] = [0xff, 0x25];
-/// `call *thunk(%rip)`, behind which stands the distance to the descriptor.
-const CALL: [u8; 2] = [0xff, 0x15];
-const DISTANCE_AT: u64 = 6;
-/// `mov %r11, -8(%rsp); mov root(%rip), %r11`, and `mov table(%r11), %r11` behind it.
-const LOAD_ROOT: [u8; 8] = [0x4c, 0x89, 0x5c, 0x24, 0xf8, 0x4c, 0x8b, 0x1d];
-const LOAD_BY_TABLE: [u8; 3] = [0x4d, 0x8b, 0x9b];
-const LOAD_BY_TABLE_AT: u64 = 12;
-
-/// Where in a stub that jumps through a slot of its own its number stands: behind the jump.
-pub(crate) const STUB_NUMBER: usize = 6;
-
 /// The pointer that a stub jumps through.
 enum StubJump {
     /// A slot of its own, which is there.
@@ -271,12 +260,12 @@ unsafe fn stub_code(at: u64) -> Option<(StubJump, u32)> {
     // SAFETY: as here; linked code may be read.
     unsafe {
         let number = |at: u64| u32::from_le((at as *const u32).read_unaligned());
-        if let Some(slot) = operand(at, &JUMP) {
-            return Some((StubJump::Slot(slot), number(at + STUB_NUMBER as u64)));
+        if let Some(slot) = operand(at, &lazy::JUMP) {
+            return Some((StubJump::Slot(slot), number(at + lazy::STUB_NUMBER as u64)));
         }
-        let root = operand(at, &LOAD_ROOT)?;
-        operand(at + LOAD_BY_TABLE_AT, &LOAD_BY_TABLE)?;
-        let offset = number(at + LOAD_BY_TABLE_AT + LOAD_BY_TABLE.len() as u64);
+        let root = operand(at, &lazy::LOAD_ROOT)?;
+        operand(at + lazy::LOAD_BY_TABLE_AT, &lazy::LOAD_BY_TABLE)?;
+        let offset = number(at + lazy::LOAD_BY_TABLE_AT + lazy::LOAD_BY_TABLE.len() as u64);
         Some((StubJump::Table(RootAddr(root as *mut u64)), offset / 8))
     }
 }
@@ -304,9 +293,9 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
 unsafe fn described(cold: u64) -> Option<*const CallThroughDescriptor> {
     // SAFETY: as here; what an instruction refers to may be read, and behind a call of the thunk stands the distance.
     unsafe {
-        let thunk = operand(cold, &CALL)? as *const u64;
+        let thunk = operand(cold, &lazy::CALL)? as *const u64;
         (thunk.read_unaligned() == super::ifunc::lazy_thunk().value()).then_some(())?;
-        let place = cold + DISTANCE_AT;
+        let place = cold + lazy::COLD_DESCRIPTOR.offset;
         let distance = (place as *const i32).read_unaligned();
         Some(place.wrapping_add_signed(distance.into()) as *const CallThroughDescriptor)
     }

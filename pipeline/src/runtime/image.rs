@@ -17,6 +17,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::forks;
+use crate::arch::host::START_FILES;
 use crate::memory::{
     FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest, StaticForkLock,
 };
@@ -33,13 +34,6 @@ const STDIN_USED_AT: usize = EMPTY_AT + 32;
 /// A header of unwind tables that says that there are none.
 const UNWIND_AT: usize = STDIN_USED_AT + 8;
 const BYTES: usize = UNWIND_AT + 8;
-
-/// `ret`, and for the start, which is not entered twice, `ud2`.
-const CODE: [u8; 48] = {
-    let mut code = [0xcc; 48];
-    (code[0], code[16], code[32], code[33]) = (0xc3, 0xc3, 0x0f, 0x0b);
-    code
-};
 
 /// The image of a program. Its memory is given back with it.
 #[derive(Debug)]
@@ -66,9 +60,9 @@ impl ProgramImage {
         }
         let image = image(start.value(), window.text.end.value(), window.data.end.value());
         header.working(0).copy_from_slice(&image);
-        let mut code =
-            memory.allocate("the program's start files", &[request(SegmentKind::Code, CODE.len(), 16)])?;
-        code.working(0).copy_from_slice(&CODE);
+        let mut code = memory
+            .allocate("the program's start files", &[request(SegmentKind::Code, START_FILES.len(), 16)])?;
+        code.working(0).copy_from_slice(&START_FILES);
         let (header, code) = (header.finalize()?, code.finalize()?);
         let in_header = |at: usize| ExecutorAddr::new(start.value() + at as u64);
         let data = |names: &[&'static str], address| {

@@ -6,20 +6,9 @@ use std::ptr;
 
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
-const PAGE_BYTES: u64 = 4096;
+use crate::arch::{SlotKind, host};
 
-/// The use of a pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SlotKind {
-    /// An entry of the table of a procedure linkage.
-    Function,
-    /// An entry of the global offset table.
-    Any,
-    /// A pointer in the object's data, which may point into a variable.
-    Pointer,
-    /// No pointer: what tells a thread-local variable.
-    ThreadLocal,
-}
+const PAGE_BYTES: u64 = 4096;
 
 /// A pointer of a loaded object to a symbol that may be another object's.
 #[derive(Debug)]
@@ -330,12 +319,6 @@ impl Object {
 
     /// Shows every slot of it to `visitor`.
     pub(super) fn for_each_slot(&self, mut visitor: impl FnMut(&Slot<'_>)) {
-        const R_X86_64_64: u64 = 1;
-        const R_X86_64_GLOB_DAT: u64 = 6;
-        const R_X86_64_JUMP_SLOT: u64 = 7;
-        const R_X86_64_DTPMOD64: u64 = 16;
-        const R_X86_64_TPOFF64: u64 = 18;
-        const R_X86_64_TLSDESC: u64 = 36;
         const RELOCATION_BYTES: u64 = 24;
         let symbols = self.at(tag::SYMTAB);
         if symbols == 0 || self.at(tag::STRTAB) == 0 {
@@ -349,13 +332,7 @@ impl Object {
                 let [offset, info, addend] = unsafe {
                     ptr::with_exposed_provenance::<[u64; 3]>(table as usize).add(index as usize).read()
                 };
-                let kind = match info & 0xffff_ffff {
-                    R_X86_64_GLOB_DAT => SlotKind::Any,
-                    R_X86_64_JUMP_SLOT => SlotKind::Function,
-                    R_X86_64_64 => SlotKind::Pointer,
-                    R_X86_64_DTPMOD64 | R_X86_64_TPOFF64 | R_X86_64_TLSDESC => SlotKind::ThreadLocal,
-                    _ => continue,
-                };
+                let Some(kind) = host::loaded_slot(info as u32) else { continue };
                 // SAFETY: relocations name entries of the symbol table, whose names are in the table of strings.
                 let name = unsafe {
                     let symbol = ptr::with_exposed_provenance::<libc::Elf64_Sym>(symbols as usize);

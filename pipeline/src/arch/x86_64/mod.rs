@@ -6,23 +6,31 @@ mod detour;
 mod encode;
 mod fragments;
 pub mod kinds;
+pub(crate) mod lazy;
+mod program;
 mod relax;
 mod relocations;
 mod stubs;
+mod trampoline;
 
 use object::elf::{EM_X86_64, Machine};
 
-use super::kind::{Class, DistanceLoad, EdgeKind, FarForm, IfuncParts, Meaning, Operands, Overflow};
+use super::kind::{
+    Class, CodeField, DistanceLoad, EdgeKind, FarForm, IfuncParts, Meaning, Operands, Overflow, SlotKind,
+};
 
 pub(super) use detour::{detour_bytes, distance_load, write_detour, write_detour_jump};
 pub(super) use encode::{encode, field_bytes, points_into};
 pub(super) use fragments::{fragment_end, fragment_start, returns};
 pub(super) use kinds::kind_name;
+pub(crate) use program::{START_FILES, jump_with_argument};
 pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
+pub(crate) use relocations::loaded_slot;
 pub(super) use relocations::{foreign_name, meaning};
 pub(super) use stubs::{
     entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
 };
+pub(crate) use trampoline::{Base, Register, Trampoline};
 
 pub(super) const fn name() -> &'static str {
     "x86-64"

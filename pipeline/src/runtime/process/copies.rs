@@ -17,8 +17,9 @@ use std::ptr;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 
+use crate::arch::SlotKind;
 use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
-use crate::runtime::loaded::{Slot, SlotKind, store_all};
+use crate::runtime::loaded::{Slot, store_all};
 
 /// The variables that have moved. Held while one moves, so that none moves twice.
 static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());

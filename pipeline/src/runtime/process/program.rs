@@ -26,7 +26,8 @@ use super::library::{Library, LoadLibraryError, last_error, open};
 use super::overrides::told_to_libraries;
 use super::stand_in::{StandIn, base_of};
 use super::{ProcessSymbols, is_allocation_function};
-use crate::runtime::loaded::{Slot, SlotKind, for_each_object};
+use crate::arch::SlotKind;
+use crate::runtime::loaded::{Slot, for_each_object};
 use crate::runtime::startup::ArrayFunction;
 
 /// Libraries that were loaded for the program.

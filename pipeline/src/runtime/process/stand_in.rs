@@ -6,7 +6,7 @@
 //! Its own initializer runs before all others (`DF_1_INITFIRST`): when everything is relocated, and no constructor has run.
 //!
 //! ```text
-//!  0x0000  ELF header │ 4 program headers │ code: mov rdi, DATA; mov rax, FUNCTION; jmp rax      R-X
+//!  0x0000  ELF header │ 4 program headers │ code: a jump to FUNCTION with DATA                   R-X
 //!  0x1000  symbols │ hash table │ strings │ dynamic section                                      RW-
 //! ```
 
@@ -19,6 +19,7 @@ use std::ptr;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
 use super::library::{last_error, open};
+use crate::arch::{Architecture, host};
 use crate::memory::TemporaryFile;
 
 const CODE_AT: usize = 64 + HEADERS * 56;
@@ -177,20 +178,18 @@ fn image(names: &[CString], library: Option<(&CStr, usize, usize)>) -> Vec<u8> {
             .for_each(|word| image.extend_from_slice(&word.to_le_bytes()));
     }
     let (_, begin, data) = library.unwrap_or_default();
-    image.extend_from_slice(&[0x48, 0xbf]);
-    image.extend_from_slice(&data.to_le_bytes());
-    image.extend_from_slice(&[0x48, 0xb8]);
-    image.extend_from_slice(&begin.to_le_bytes());
-    image.extend_from_slice(&[0xff, 0xe0]);
+    image.extend_from_slice(&host::jump_with_argument(begin as u64, data as u64));
     image.resize(TABLES_AT, 0);
     image.extend_from_slice(&tables);
     image
 }
 
-/// The header of a shared library for x86-64, behind which program headers follow.
+/// The header of a shared library for this processor, behind which program headers follow.
 fn header() -> Vec<u8> {
     let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    [3_u16, 62].into_iter().for_each(|half| header.extend_from_slice(&half.to_le_bytes()));
+    [3_u16, Architecture::HOST.machine().0]
+        .into_iter()
+        .for_each(|half| header.extend_from_slice(&half.to_le_bytes()));
     header.extend_from_slice(&1_u32.to_le_bytes());
     [0_u64, 64, 0].into_iter().for_each(|word| header.extend_from_slice(&word.to_le_bytes()));
     header.extend_from_slice(&0_u32.to_le_bytes());

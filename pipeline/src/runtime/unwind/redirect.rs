@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 
 use super::UnwindError;
-use crate::runtime::loaded::{SlotKind, for_each_slot};
+use crate::arch::SlotKind;
+use crate::runtime::loaded::for_each_slot;
 
 /// Lets every loaded object that imports `name` call `function` instead; answers how many slots were changed.
 ///
