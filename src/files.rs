@@ -17,11 +17,12 @@ use uruk_pipeline::ir::{
 };
 use uruk_pipeline::lazy::{FileLayer, FileStubs, LazyCallThroughManager};
 use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::link::elf::CloseReferences;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::FileKind;
 use uruk_pipeline::object::{
-    ArchiveIndex, CloseReferences, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectLayer,
-    ObjectMaterializationUnit, ObjectSymbol, StaticArchiveGenerator, UnitTraits,
+    ArchiveIndex, CommonSymbols, ObjectBuffer, ObjectInterface, ObjectLayer, ObjectMaterializationUnit,
+    ObjectSymbol, StaticArchiveGenerator, UnitTraits,
 };
 use uruk_pipeline::platform::{Declaration, Platform};
 use uruk_pipeline::runtime::allocation;

@@ -20,6 +20,7 @@ use uruk_core::{
 };
 
 use super::code::{AfterCode, Code, CodeMap, CodeRemoval, HeldCode, Stubs};
+use super::elf::CloseReferences;
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::low::LowAddresses;
 use super::placements::{PlacedTls, TlsPlacements};
@@ -28,7 +29,7 @@ use super::share::{LinkedCode, remove_resource};
 use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, parts};
 use crate::guard::GuardDomain;
 use crate::memory::{MemoryError, MemoryManager};
-use crate::object::{CloseReferences, ObjectBuffer, ObjectLayer};
+use crate::object::{ObjectBuffer, ObjectLayer};
 use crate::platform::Platform;
 use crate::platform::section_groups::Part;
 use crate::runtime::endings::{CodeExtent, Ending};

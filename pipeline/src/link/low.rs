@@ -24,10 +24,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
+use super::elf::CloseReferences;
 use super::graph::{Binding, LinkGraph, Location, SectionRole, SymbolId};
 use crate::arch::{Architecture, Class};
 use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
-use crate::object::CloseReferences;
 use crate::runtime::process::{KnownEntry, is_variable, low_variable};
 
 /// Addresses below this are held in 32 bits, signed or not.

@@ -2,10 +2,11 @@
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use uruk_pipeline::link::{
-    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, TlsPlacement, elf,
+    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, TlsPlacement,
+    elf::{self, CloseReferences},
 };
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
-use uruk_pipeline::object::{ArchiveIndex, CloseReferences, ObjectBuffer, ObjectError, ObjectInterface};
+use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
 use uruk_pipeline::runtime::tls::{NotStatic, TlsResolvers};
 
 /// All readers of objects.

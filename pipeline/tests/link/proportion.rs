@@ -10,9 +10,10 @@ use crate::crafted::*;
 use crate::link_support::{Externals, external, failure, link};
 use allocation_counter::measure;
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::{Link, LinkGraph, LinkOptions, elf};
+use uruk_pipeline::link::elf::{self, CloseReferences};
+use uruk_pipeline::link::{Link, LinkGraph, LinkOptions};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
-use uruk_pipeline::object::{ArchiveIndex, CloseReferences, ObjectBuffer, ObjectError, ObjectInterface};
+use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
 
 /// The heap that a file may take at most, in multiples of its size, all allocations of its link added up. A section of
 /// 65 bytes becomes a header, a block, a place and a name.

@@ -4,12 +4,14 @@
 //! is truncated, foreign, out of bounds or out of proportion is an error that says where. Parsing is linear in the size
 //! of the object, however its tables overlap.
 
+mod close_references;
 mod fragments;
 mod names;
 mod relocations;
 mod sections;
 mod symbols;
 
+pub use close_references::CloseReferences;
 pub(super) use sections::{ALIGN_LOG2_MAX, SECTION_BYTES_MAX};
 pub(super) use symbols::null_symbol;
 

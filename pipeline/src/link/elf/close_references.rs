@@ -2,7 +2,7 @@
 //!
 //! Objects built without position-independent code hold addresses in 32 bits, and those of position-independent
 //! executables read variables of others directly. Both depend on where things lie, which is decided before they are
-//! linked; so this is read when they are added.
+//! linked; so this is read when they are added. The meaning of a relocation and of its instruction is the architecture's, as for the graph.
 //!
 //! Works on untrusted bytes: what is malformed is left out here, and told when the object is linked.
 
@@ -10,9 +10,9 @@ use object::elf;
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 use object::{LittleEndian, SectionIndex, SymbolIndex};
 
-use super::ObjectBuffer;
-use super::proportion::{NameBudget, check_sections};
-use super::relocations::Relocations;
+use super::ENDIAN;
+use crate::arch::{Architecture, Class, FarForm, Meaning};
+use crate::object::{NameBudget, ObjectBuffer, Relocations, check_sections};
 
 /// The symbols an object has to have near; names borrow from the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +23,6 @@ pub struct CloseReferences<'data> {
     /// or jump.
     pub names: Vec<&'data str>,
 }
-
-const ENDIAN: LittleEndian = LittleEndian;
 
 impl<'data> CloseReferences<'data> {
     /// Reads the references of `object`.
@@ -46,7 +44,7 @@ impl<'data> CloseReferences<'data> {
         let mut names = NameBudget::of_file(data.len());
         let sections = header.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
-        let mut seen = vec![false; symbols.len()];
+        let (arch, mut seen) = (Architecture::HOST, vec![false; symbols.len()]);
         for section in sections.iter() {
             let Some(relocations) = Relocations::of(section, data)? else { continue };
             let target = sections.section(SectionIndex(section.sh_info(ENDIAN) as usize))?;
@@ -56,13 +54,19 @@ impl<'data> CloseReferences<'data> {
             let bytes = target.data(ENDIAN, data)?;
             for relocation in relocations {
                 let relocation = relocation?;
-                let (index, kind) = (SymbolIndex(relocation.r_sym as usize), relocation.r_type);
+                let index = SymbolIndex(relocation.r_sym as usize);
                 if index == SymbolIndex(0) {
                     continue;
                 }
-                let is_address = matches!(kind, elf::R_X86_64_32 | elf::R_X86_64_32S);
-                let is_distance = kind == elf::R_X86_64_PC32 && !is_branch(bytes, relocation.r_offset);
-                if !is_address && (!is_distance || seen.get(index.0) == Some(&true)) {
+                let Meaning::Edge(kind) = arch.meaning(relocation.r_type) else { continue };
+                let is_distance = || match (kind.class(), usize::try_from(relocation.r_offset)) {
+                    (Class::Near, Ok(offset)) => {
+                        arch.far_form(bytes, offset, relocation.r_addend) != Some(FarForm::Stub)
+                    }
+                    _ => false,
+                };
+                let is_address = kind.class() == Class::LowAddress;
+                if !is_address && (seen.get(index.0) == Some(&true) || !is_distance()) {
                     continue;
                 }
                 let symbol = symbols.symbol(index)?;
@@ -90,11 +94,4 @@ fn may_be_elsewhere(symbol: &elf::Sym64<LittleEndian>) -> bool {
         elf::STB_GLOBAL => !is_own,
         _ => true,
     }
-}
-
-/// Whether the field at `offset` belongs to a call or jump, which may go through a stub.
-fn is_branch(bytes: &[u8], offset: u64) -> bool {
-    let before = |back: u64| bytes.get(usize::try_from(offset.checked_sub(back)?).ok()?).copied();
-    matches!(before(1), Some(0xe8 | 0xe9))
-        || (before(2) == Some(0x0f) && matches!(before(1), Some(0x80..=0x8f)))
 }
