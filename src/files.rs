@@ -88,7 +88,7 @@ impl Files {
         let mut unit =
             IrMaterializationUnit::from_source(tracker.dylib().session(), layer, &self.target, source)?;
         if takes_part {
-            unit.take_part();
+            unit.always_link();
         }
         self.define_ir(tracker, None, unit, work_bytes)
     }
@@ -127,10 +127,10 @@ impl Files {
         let (dylib, stubs) = (tracker.dylib(), Arc::new(stubs));
         let session = dylib.session();
         let objects = ObjectLinkingLayer::clone(&self.object_layer);
-        let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.behind(objects, stubs.clone()));
+        let layer: Arc<dyn IrLayer> = Arc::new(self.ir_layer.with_stubs(objects, stubs.clone()));
         let work_bytes = source.size_bytes();
         let unit = IrMaterializationUnit::from_interface(session, layer, module.interface(), source);
-        let unit = unit.behind(session, &stubs);
+        let unit = unit.with_stubs(session, &stubs);
         self.define_ir(tracker, Some(self.lazy.lazy_file(dylib, &stubs)), unit, work_bytes)
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use uruk_core::sync::{Arc, Latch, Mutex};
 use uruk_core::{ExecutionSession, RemovalPolicy, RemoveError, Resource, ResourceTracker, WaitError};
 use uruk_pipeline::guard::GuardDomain;
-use uruk_pipeline::link::{AfterCode, CodeRemoval, ObjectLinkingLayer};
+use uruk_pipeline::link::{CodeRemoval, KeepAlive, ObjectLinkingLayer};
 
 use crate::scope::Scope;
 
@@ -251,7 +251,7 @@ impl Scope {
         operation: impl FnOnce(&mut dyn FnMut(Box<dyn Resource>) -> Removed) -> Result<(), RemoveError>,
     ) -> Result<Unmapping, RemoveError> {
         let gone = Arc::new(Gone::default());
-        let departure: AfterCode = Arc::new(Departure(gone.clone()));
+        let departure: KeepAlive = Arc::new(Departure(gone.clone()));
         let removal = CodeRemoval::WhenReleased(&departure);
         operation(&mut |resource| ObjectLinkingLayer::remove_resource(resource, removal))?;
         let guards = self.object_layer().guards().clone();

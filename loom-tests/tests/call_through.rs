@@ -34,7 +34,7 @@
 #[path = "../../pipeline/src/link/code.rs"]
 mod code;
 
-use code::{Code, CodeMap, CodeRemoval, HeldCode, LeadsOn, Stubs};
+use code::{Code, CodeMap, CodeRemoval, HeldCode, StubTargets, Stubs};
 use loom_tests::stage::model_within;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,11 +97,11 @@ mod runtime {
         }
 
         #[expect(dead_code, reason = "nothing ends in the model")]
-        pub(crate) trait Keeps {
+        pub(crate) trait CodeKeeper {
             fn hold_all(&self) -> Box<dyn Any + Send + Sync>;
         }
 
-        pub(crate) fn kept_by<K: Keeps>(_: CodeNumber, _: Weak<K>, _: usize) {}
+        pub(crate) fn kept_by<K: CodeKeeper>(_: CodeNumber, _: Weak<K>, _: usize) {}
     }
 }
 
@@ -112,7 +112,7 @@ const BODY: u64 = 0x2000;
 /// A stub and its body, each linked.
 struct Scene {
     known: Arc<CodeMap>,
-    leads_on: Arc<LeadsOn>,
+    targets: Arc<StubTargets>,
     slot: AtomicU64,
     /// Rows of the session: what the tracker of the body has of its code.
     body: Mutex<Option<Arc<Code>>>,
@@ -122,18 +122,18 @@ struct Scene {
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let (known, leads_on) = (Arc::new(CodeMap::default()), Arc::new(LeadsOn::default()));
-        let link = |address, leads_on: Option<Arc<LeadsOn>>| {
+        let (known, targets) = (Arc::new(CodeMap::default()), Arc::new(StubTargets::default()));
+        let link = |address, targets: Option<Arc<StubTargets>>| {
             let is_gone = Arc::new(AtomicBool::new(false));
             let memory = share::LinkedCode { ending: None, is_gone: is_gone.clone() };
             let ranges = std::iter::once(address..address + 0x100).collect();
-            let stubs = leads_on.map(|leads_on| Stubs { leads_on, cells: Arc::new(()) });
+            let stubs = targets.map(|targets| Stubs { targets, cells: Arc::new(()) });
             (Code::new(memory, ranges, Box::default(), stubs, &known), is_gone)
         };
-        let (stub, _) = link(STUB, Some(leads_on.clone()));
+        let (stub, _) = link(STUB, Some(targets.clone()));
         let (body, body_is_gone) = link(BODY, None);
         let (slot, body, stub) = (AtomicU64::new(0), Mutex::new(Some(body)), Mutex::new(Some(stub)));
-        Arc::new(Self { known, leads_on, slot, body, body_is_gone, stub })
+        Arc::new(Self { known, targets, slot, body, body_is_gone, stub })
     }
 
     fn hold_stub(&self) -> HeldCode {
@@ -157,7 +157,7 @@ impl Scene {
         let held = row.is_some().then(|| self.known.hold(body));
         drop(row);
         let Some(held) = held else { return false };
-        drop(self.leads_on.lead_on_to(0, body, held));
+        drop(self.targets.lead_on_to(0, body, held));
         self.slot.store(BODY, Ordering::Relaxed);
         true
     }

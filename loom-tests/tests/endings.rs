@@ -36,7 +36,7 @@ use std::any::Any;
 use std::ops::Range;
 
 use loom_tests::stage::model;
-use owners::Keeps;
+use owners::CodeKeeper;
 use table::{Entry, Key, Scope, Table, run_all};
 use uruk_core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
@@ -80,7 +80,7 @@ struct Code {
     number: CodeNumber,
 }
 
-impl Keeps for Code {
+impl CodeKeeper for Code {
     fn hold_all(&self) -> Box<dyn Any + Send + Sync> {
         Box::new(())
     }
@@ -111,7 +111,7 @@ impl Scene {
             .add_code(CodeExtent { home: Home, ranges: std::iter::once(0x1000..0x2000).collect() });
         let code = Arc::new(Code { scene: scene.clone(), number });
         let keeper: std::sync::Weak<Code> = Arc::downgrade(&code);
-        let keeper: std::sync::Weak<dyn Keeps> = keeper;
+        let keeper: std::sync::Weak<dyn CodeKeeper> = keeper;
         if let Some(owner) = scene.table.lock().owner_mut(number) {
             (owner.code, owner.shares) = (Some(keeper), 1);
         }

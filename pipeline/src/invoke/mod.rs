@@ -22,7 +22,7 @@ use uruk_core::{
 use crate::arch::CodeField;
 use crate::arch::host::{self, Register};
 use crate::link::graph::{Edge, SectionRole};
-use crate::link::{LeadsOn, LinkError, LinkGraph, ObjectLinkingLayer, Stubs};
+use crate::link::{LinkError, LinkGraph, ObjectLinkingLayer, StubTargets, Stubs};
 
 /// A value as the boxed convention passes it: one word, which means what the embedder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -242,7 +242,7 @@ impl MaterializationUnit for Trampoline {
         match self.code.graph(self.name.as_str()) {
             // It leads nowhere beside its references. The values that it keeps go after the code, which threads may run until then.
             Ok(graph) => {
-                let stubs = Stubs { leads_on: Arc::new(LeadsOn::default()), cells: Arc::new(self.api) };
+                let stubs = Stubs { targets: Arc::new(StubTargets::default()), cells: Arc::new(self.api) };
                 self.layer.emit_stubs(responsibility, graph, stubs);
             }
             Err(error) => responsibility.fail(Arc::new(error)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uruk_core::{MaterializationResponsibility, SharedError};
 
-use super::linker_info::{LinkerInfo, MeaningLayer};
+use super::linker_info::{LinkerInfo, RenameLayer};
 use super::{CompileError, IrCache, IrCompiler, IrLayer, ModuleInterface, PendingModule, ThreadSafeModule};
 use crate::lazy::{FileLayer, FileStubs};
 use crate::link::ObjectLinkingLayer;
@@ -62,12 +62,12 @@ impl IrCompileLayer {
     /// The same compiler and cache for a module whose names mean what `info` says. `objects` links it.
     #[must_use]
     pub fn with_meanings(&self, objects: ObjectLinkingLayer, info: Arc<LinkerInfo>) -> Self {
-        Self { below: Arc::new(MeaningLayer { layer: objects, info }), ..self.clone() }
+        Self { below: Arc::new(RenameLayer { layer: objects, info }), ..self.clone() }
     }
 
     /// The same compiler and cache for a module whose functions are behind `stubs`. `objects` links it.
     #[must_use]
-    pub fn behind(&self, objects: ObjectLinkingLayer, stubs: Arc<FileStubs>) -> Self {
+    pub fn with_stubs(&self, objects: ObjectLinkingLayer, stubs: Arc<FileStubs>) -> Self {
         Self { below: Arc::new(FileLayer::new(objects, stubs)), ..self.clone() }
     }
 

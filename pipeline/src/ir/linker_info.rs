@@ -19,7 +19,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{CodeInstance, CodeInstanceState, ExecutorAddr, MaterializationResponsibility};
 
 use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineError};
-use crate::link::{AfterCode, ObjectLinkingLayer};
+use crate::link::{KeepAlive, ObjectLinkingLayer};
 use crate::object::{ObjectBuffer, ObjectLayer};
 
 /// The meaning of a module's names in the program: of a translation unit, as Julia calls a module with this beside it.
@@ -182,20 +182,20 @@ impl fmt::Debug for LinkerInfo {
     }
 }
 
-/// Links objects whose names mean what is said beside them.
-pub(super) struct MeaningLayer {
+/// Gives names of objects the meanings of a [`LinkerInfo`], and links the objects.
+pub(super) struct RenameLayer {
     pub(super) layer: ObjectLinkingLayer,
     pub(super) info: Arc<LinkerInfo>,
 }
 
-impl ObjectLayer for MeaningLayer {
+impl ObjectLayer for RenameLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
         let Self { layer, info } = self;
         let address = |name: &str| info.address(name);
         let names = |name: &str| info.name_in_program(name);
         let code = info.adapters();
         let adapter = |name: &str| code.get(name).map(|code| code.graph(name));
-        let keep = (!code.is_empty()).then(|| info.clone() as AfterCode);
+        let keep = (!code.is_empty()).then(|| info.clone() as KeepAlive);
         layer.emit_changed(responsibility, &object, keep, |graph| {
             graph.place(&address).adapt(&adapter)?.rename(&names)
         });

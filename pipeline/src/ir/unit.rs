@@ -150,9 +150,9 @@ impl IrMaterializationUnit {
     }
 
     /// Promises the functions of `stubs` by the names of their bodies: the stubs are what others refer to. Its layer must have the
-    /// [same](super::IrCompileLayer::behind).
+    /// [same](super::IrCompileLayer::with_stubs).
     #[must_use]
-    pub fn behind(mut self, session: &ExecutionSession, stubs: &FileStubs) -> Self {
+    pub fn with_stubs(mut self, session: &ExecutionSession, stubs: &FileStubs) -> Self {
         let Self { interface, names_in_module, .. } = &mut self;
         stubs.rename_bodies(session, interface, |body, name| {
             names_in_module.insert(body.clone(), name);
@@ -162,7 +162,7 @@ impl IrMaterializationUnit {
     }
 
     /// Has the module take part in every program, even without a reference to it.
-    pub fn take_part(&mut self) {
+    pub fn always_link(&mut self) {
         self.traits.is_passive = false;
     }
 

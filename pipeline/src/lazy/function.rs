@@ -14,7 +14,7 @@ use super::group::{Group, Table};
 use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
-use crate::link::{HeldCode, LeadsOn};
+use crate::link::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{Destination, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
@@ -31,7 +31,7 @@ pub(super) struct Body {
 
 pub(super) struct LazyFunction {
     manager: LazyCallThroughManager,
-    leads_on: Arc<LeadsOn>,
+    targets: Arc<StubTargets>,
     /// Of its stub, among those of its unit.
     number: u32,
     cell: Cell<Body, StubSlot>,
@@ -45,7 +45,7 @@ pub(super) struct LazyFunction {
 impl LazyFunction {
     pub(super) fn new(
         manager: LazyCallThroughManager,
-        leads_on: Arc<LeadsOn>,
+        targets: Arc<StubTargets>,
         number: u32,
         body: Body,
         improving: Option<&Arc<Improving>>,
@@ -53,7 +53,7 @@ impl LazyFunction {
         unit: Arc<LazyUnit>,
     ) -> Self {
         let promotion = improving.map(|improving| Arc::new(Promotion::new(improving.clone(), number)));
-        Self { manager, leads_on, number, cell: Cell::new(body), group, promotion, unit }
+        Self { manager, targets, number, cell: Cell::new(body), group, promotion, unit }
     }
 
     pub(super) fn group(&self) -> Option<&Arc<Group>> {
@@ -83,7 +83,7 @@ impl LazyFunction {
         match better.unwrap_or(Err(LazyCallError::Panicked)) {
             Ok(Some((address, held))) => {
                 slot.addr.note(address);
-                let keep = || self.leads_on.lead_on_to(self.number, address, held);
+                let keep = || self.targets.lead_on_to(self.number, address, held);
                 match self.cell.promote(generation, address, keep) {
                     Some(_kept) => PromotionEnd::Promoted,
                     None => PromotionEnd::Gone,
@@ -115,7 +115,7 @@ impl LazyFunction {
 
     /// Holds a body until those do who hold the stub. They hold what other stubs beside it lead to, so that a first call need not.
     fn hold(&self) -> impl Fn(ExecutorAddr) -> Option<HeldCode> {
-        |address| self.manager.layer.hold_before(address, &self.leads_on)
+        |address| self.manager.layer.hold_before(address, &self.targets)
     }
 
     /// Finds the body on this thread, which compiles it unless another thread has begun.
@@ -140,9 +140,9 @@ impl LazyFunction {
     ) -> (Body, Vec<HeldCode>) {
         let (address, held) = ready.unzip();
         let keep = |bound| match bound {
-            Some(address) => self.leads_on.lead_on_to(self.number, address, held.flatten()),
+            Some(address) => self.targets.lead_on_to(self.number, address, held.flatten()),
             None => {
-                self.leads_on.lead_nowhere(self.number);
+                self.targets.lead_nowhere(self.number);
                 Vec::from_iter(held.flatten())
             }
         };
@@ -190,7 +190,7 @@ impl Destination for LazyFunction {
 
     fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr> {
         let find = |body: &Body| self.find_here(body);
-        let keep = |address, held| self.leads_on.lead_on_to(self.number, address, held);
+        let keep = |address, held| self.targets.lead_on_to(self.number, address, held);
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
         let calls = |body: &Body| improving.and_then(|improving| improving.calls_of(&body.name));
         let (unit, number) = self.known();

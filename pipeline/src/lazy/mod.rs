@@ -58,7 +58,7 @@ use self::promotion::Improving;
 pub use self::redirect::RedirectError;
 pub use self::speculator::{SpeculationStats, Speculator};
 use self::stubs::{Contents, StubKind};
-use crate::link::{LeadsOn, ObjectLinkingLayer, Stubs};
+use crate::link::{ObjectLinkingLayer, StubTargets, Stubs};
 use crate::runtime::call_through::Destination;
 use crate::tiers::Improve;
 
@@ -319,17 +319,17 @@ impl MaterializationUnit for LazyReexports {
             let error: SharedError = Arc::new(LazyCallError::NotCallable);
             return responsibility.fail(error);
         }
-        let leads_on = Arc::new(LeadsOn::default());
+        let targets = Arc::new(StubTargets::default());
         let (stubs, improving, group) = match kind {
             Kind::Plain => (StubKind::Plain, None, None),
             Kind::Improvable(improve) => (StubKind::Counting, Some(Improving::new(improve)), None),
             Kind::Group => (StubKind::Group, None, Some(Arc::<Group>::default())),
         };
         let cell = |(number, function): (u32, &KnownFunction)| -> Box<dyn Destination> {
-            let (manager, leads_on) = (manager.clone(), leads_on.clone());
+            let (manager, targets) = (manager.clone(), targets.clone());
             let (group, unit) = (group.clone(), unit.clone());
             let body = Body { dylib: bodies.clone(), name: function.body.clone() };
-            Box::new(LazyFunction::new(manager, leads_on, number, body, improving.as_ref(), group, unit))
+            Box::new(LazyFunction::new(manager, targets, number, body, improving.as_ref(), group, unit))
         };
         let cells: Cells = (0..).zip(&unit.functions).map(cell).collect();
         if let Some(improving) = &improving {
@@ -344,7 +344,7 @@ impl MaterializationUnit for LazyReexports {
         let graph = contents.graph(names.iter());
         let cells: Arc<dyn Any + Send + Sync> = Arc::new(cells);
         match graph {
-            Ok(graph) => manager.layer.emit_stubs(responsibility, graph, Stubs { leads_on, cells }),
+            Ok(graph) => manager.layer.emit_stubs(responsibility, graph, Stubs { targets, cells }),
             Err(error) => responsibility.fail(Arc::new(error)),
         }
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Stubs that are bound when they are first called refer to nothing before that. A holder of stubs also holds the code that they lead on to
-//! from then on: [`LeadsOn`] knows its holders, without keeping them.
+//! from then on: [`StubTargets`] knows its holders, without keeping them.
 //!
 //! Code is unmapped when it has no keeper left, and no thread is inside that was inside when the code was removed. The last of them unmaps
 //! it. Trackers release their code when they are removed. A holder of a function holds all code that the function may reach by references,
@@ -31,10 +31,10 @@ use uruk_core::{ExecutorAddr, RemovalNumber};
 use super::share::LinkedCode;
 use crate::guard::GuardDomain;
 use crate::runtime::call_through::KeepsCode;
-use crate::runtime::endings::{self, CodeNumber, Ending, Keeps};
+use crate::runtime::endings::{self, CodeKeeper, CodeNumber, Ending};
 
 /// A value that is dropped after the code.
-pub type AfterCode = Arc<dyn Any + Send + Sync>;
+pub type KeepAlive = Arc<dyn Any + Send + Sync>;
 
 /// The code of one link.
 pub(super) struct Code {
@@ -46,7 +46,7 @@ pub(super) struct Code {
     known: Arc<CodeMap>,
     stubs: Option<Stubs>,
     mapped: Mutex<Option<LinkedCode>>,
-    after: Mutex<Vec<AfterCode>>, // Last: these go when all else has gone.
+    after: Mutex<Vec<KeepAlive>>, // Last: these go when all else has gone.
 }
 
 /// Code by its addresses.
@@ -74,9 +74,9 @@ struct Holder {
 
 /// Data of stubs besides their code.
 pub(crate) struct Stubs {
-    pub(crate) leads_on: Arc<LeadsOn>,
+    pub(crate) targets: Arc<StubTargets>,
     /// Dropped after the code.
-    pub(crate) cells: AfterCode,
+    pub(crate) cells: KeepAlive,
 }
 
 /// The targets of stubs that have been called.
@@ -85,7 +85,7 @@ pub(crate) struct Stubs {
 /// A thread that begins to hold the stubs and a thread that binds one of them meet under one lock: either the first finds the bound target,
 /// or the second finds the holder.
 #[derive(Default)]
-pub(crate) struct LeadsOn(Mutex<Bound>);
+pub(crate) struct StubTargets(Mutex<Bound>);
 
 #[derive(Default)]
 struct Bound {
@@ -99,7 +99,7 @@ struct Bound {
 pub enum CodeRemoval<'a> {
     /// It stays mapped until it has no holder, and every thread with a [`Guard`](crate::guard::Guard) has passed. A clone of this is
     /// dropped then; at once, if there is none.
-    WhenReleased(&'a AfterCode),
+    WhenReleased(&'a KeepAlive),
     /// It is unmapped, even if it is held.
     AtOnce,
 }
@@ -132,7 +132,7 @@ impl Code {
     }
 
     /// Drops a clone of `what` after the code.
-    pub(super) fn keep(&self, what: &AfterCode) {
+    pub(super) fn keep(&self, what: &KeepAlive) {
         self.after.lock().push(what.clone());
     }
 
@@ -163,7 +163,7 @@ impl Code {
     }
 }
 
-impl Keeps for Code {
+impl CodeKeeper for Code {
     fn hold_all(&self) -> Box<dyn Any + Send + Sync> {
         let start = self.ranges.first().map(|range| ExecutorAddr::new(range.start));
         Box::new(start.and_then(|start| self.known.hold(start)))
@@ -187,11 +187,15 @@ impl CodeMap {
 
     /// The same, without the code behind stubs that lead on by `stubs`. A holder of those stubs holds that code already, and there may be
     /// very much of it.
-    pub(super) fn hold_before(self: &Arc<Self>, address: ExecutorAddr, stubs: &LeadsOn) -> Option<HeldCode> {
+    pub(super) fn hold_before(
+        self: &Arc<Self>,
+        address: ExecutorAddr,
+        stubs: &StubTargets,
+    ) -> Option<HeldCode> {
         self.hold_all(address, Some(stubs))
     }
 
-    fn hold_all(self: &Arc<Self>, address: ExecutorAddr, before: Option<&LeadsOn>) -> Option<HeldCode> {
+    fn hold_all(self: &Arc<Self>, address: ExecutorAddr, before: Option<&StubTargets>) -> Option<HeldCode> {
         let holder = Arc::new(Holder { known: self.clone(), code: Mutex::default() });
         holder.add_before(&[address], before);
         let is_empty = holder.code.lock().is_empty();
@@ -212,7 +216,7 @@ impl CodeMap {
     }
 
     /// The cells of the stubs at `address`, if there are stubs.
-    pub(super) fn cells_at(&self, address: ExecutorAddr) -> Option<AfterCode> {
+    pub(super) fn cells_at(&self, address: ExecutorAddr) -> Option<KeepAlive> {
         let code = self.find(&[address], &mut FxHashSet::default()).pop()?;
         code.stubs.as_ref().map(|stubs| stubs.cells.clone())
     }
@@ -244,7 +248,7 @@ impl Holder {
     }
 
     /// The same, without what is behind some stubs.
-    fn add_before(self: &Arc<Self>, addresses: &[ExecutorAddr], before: Option<&LeadsOn>) {
+    fn add_before(self: &Arc<Self>, addresses: &[ExecutorAddr], before: Option<&StubTargets>) {
         let mut code = self.code.lock();
         let mut seen = code.iter().map(Arc::as_ptr).collect();
         let mut next = code.len();
@@ -252,16 +256,16 @@ impl Holder {
         while let Some(found) = code.get(next).cloned() {
             code.extend(self.known.find(&found.refers_to, &mut seen));
             if let Some(stubs) = &found.stubs
-                && !before.is_some_and(|before| std::ptr::eq(before, &*stubs.leads_on))
+                && !before.is_some_and(|before| std::ptr::eq(before, &*stubs.targets))
             {
-                code.extend(self.known.find(&stubs.leads_on.held_by(self), &mut seen));
+                code.extend(self.known.find(&stubs.targets.held_by(self), &mut seen));
             }
             next += 1;
         }
     }
 }
 
-impl LeadsOn {
+impl StubTargets {
     /// Stub `number` leads to `address` from now on. Every holder of the stubs, now and later, holds the code there too. `held` keeps the
     /// code until then; there is nothing to keep if the address is not in linked code.
     ///
@@ -365,7 +369,7 @@ mod tests {
     fn code_that_goes_is_found_no_more_and_takes_nobody_elses_place() {
         let known = Arc::new(CodeMap::default());
         let first = code(&known, &[(0x1000, 0x1100)], &[]);
-        let after: AfterCode = Arc::new(());
+        let after: KeepAlive = Arc::new(());
         let holder = known.hold(ExecutorAddr::new(0x1000));
         first.let_go(CodeRemoval::WhenReleased(&after));
         drop(first);
@@ -383,10 +387,10 @@ mod tests {
     }
 
     /// Code that has stubs, at 0x1000.
-    fn stubs(known: &Arc<CodeMap>, leads_on: &Arc<LeadsOn>) -> Arc<Code> {
+    fn stubs(known: &Arc<CodeMap>, targets: &Arc<StubTargets>) -> Arc<Code> {
         let stubs = code(known, &[(0x1000, 0x1100)], &[]);
         let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
-        stubs.stubs = Some(Stubs { leads_on: leads_on.clone(), cells: Arc::new(()) });
+        stubs.stubs = Some(Stubs { targets: targets.clone(), cells: Arc::new(()) });
         let stubs = Arc::new(stubs);
         known.by_address.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
         stubs
@@ -394,28 +398,28 @@ mod tests {
 
     #[test]
     fn those_who_held_stubs_are_forgotten_though_no_stub_is_bound() {
-        let (known, leads_on) = (Arc::new(CodeMap::default()), Arc::new(LeadsOn::default()));
-        let _stubs = stubs(&known, &leads_on);
+        let (known, targets) = (Arc::new(CodeMap::default()), Arc::new(StubTargets::default()));
+        let _stubs = stubs(&known, &targets);
         let hold = || known.hold(ExecutorAddr::new(0x1000)).expect("it is there");
         let kept: Vec<_> = (0..20).map(|_| hold()).collect();
         for _ in 0..1_000 {
             drop(hold());
         }
-        assert!(leads_on.0.lock().holders.len() < 100);
-        assert_eq!(leads_on.0.lock().holders().len(), kept.len());
+        assert!(targets.0.lock().holders.len() < 100);
+        assert_eq!(targets.0.lock().holders().len(), kept.len());
     }
 
     #[test]
     fn who_holds_stubs_holds_what_they_come_to_lead_to() {
-        let (known, leads_on) = (Arc::new(CodeMap::default()), Arc::new(LeadsOn::default()));
-        let _stubs = stubs(&known, &leads_on);
+        let (known, targets) = (Arc::new(CodeMap::default()), Arc::new(StubTargets::default()));
+        let _stubs = stubs(&known, &targets);
         let (body, helper) =
             (code(&known, &[(0x2000, 0x2010)], &[0x3000]), code(&known, &[(0x3000, 0x3010)], &[0x1000]));
         let gone = [&body, &helper].map(Arc::downgrade);
         let are_there = || gone.iter().filter(|code| code.strong_count() > 0).count();
 
         let before = known.hold(ExecutorAddr::new(0x1000));
-        drop(leads_on.lead_on_to(0, ExecutorAddr::new(0x2000), known.hold(ExecutorAddr::new(0x2000))));
+        drop(targets.lead_on_to(0, ExecutorAddr::new(0x2000), known.hold(ExecutorAddr::new(0x2000))));
         let after = known.hold(ExecutorAddr::new(0x1000));
         drop((body, helper));
         drop(after);

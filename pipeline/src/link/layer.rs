@@ -19,7 +19,7 @@ use uruk_core::{
     MaterializationResponsibility, Resource, SymbolLookupFlags, SymbolName,
 };
 
-use super::code::{AfterCode, Code, CodeMap, CodeRemoval, HeldCode, Stubs};
+use super::code::{Code, CodeMap, CodeRemoval, HeldCode, KeepAlive, Stubs};
 use super::elf::CloseReferences;
 use super::graph::{Binding, LinkGraph, Location, SymbolId};
 use super::low::LowAddresses;
@@ -137,11 +137,11 @@ impl ObjectLinkingLayer {
         &self,
         responsibility: MaterializationResponsibility,
         object: &'g ObjectBuffer,
-        keep: Option<AfterCode>,
+        keep: Option<KeepAlive>,
         change: impl FnOnce(LinkGraph<'g>) -> Result<LinkGraph<'g>, LinkError>,
     ) {
         let graph = parts::parse(object).and_then(change);
-        let keeps = keep.map(|cells| Stubs { leads_on: Arc::default(), cells });
+        let keeps = keep.map(|cells| Stubs { targets: Arc::default(), cells });
         let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
         self.link(vec![responsibility], graph, keeps);
     }
@@ -175,12 +175,12 @@ impl ObjectLinkingLayer {
     }
 
     /// The same, without what is behind `stubs`, whose holders hold it. Nothing if the process is the program's: code stays to the end.
-    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::LeadsOn) -> Option<HeldCode> {
+    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::StubTargets) -> Option<HeldCode> {
         if self.is_of_process() { None } else { self.code.hold_before(address, stubs) }
     }
 
     /// The code at `address`, without what it refers to, and the cells of its stubs; nothing if there are no stubs.
-    pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, AfterCode)> {
+    pub(crate) fn hold_stubs(&self, address: ExecutorAddr) -> Option<(HeldCode, KeepAlive)> {
         Some((self.code.hold_alone(address)?, self.code.cells_at(address)?))
     }
 
@@ -195,7 +195,7 @@ impl ObjectLinkingLayer {
     }
 
     /// The cells of the stubs at `address`, as [`emit_stubs`](Self::emit_stubs) was given them.
-    pub(crate) fn cells_at(&self, address: ExecutorAddr) -> Option<AfterCode> {
+    pub(crate) fn cells_at(&self, address: ExecutorAddr) -> Option<KeepAlive> {
         self.code.cells_at(address)
     }
 

@@ -50,8 +50,8 @@ mod tables;
 mod tls;
 mod tls_detour;
 
-pub use code::{AfterCode, CodeRemoval, HeldCode};
-pub(crate) use code::{LeadsOn, Stubs};
+pub use code::{CodeRemoval, HeldCode, KeepAlive};
+pub(crate) use code::{StubTargets, Stubs};
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
 pub use layer::ObjectLinkingLayer;

@@ -104,7 +104,7 @@ unsafe extern "C" fn run_action(action: *mut c_void) {
 mod tests {
     use std::any::Any;
 
-    use super::super::endings::{CodeExtent, Ending, Home, Keeps};
+    use super::super::endings::{CodeExtent, CodeKeeper, Ending, Home};
     use super::*;
     use uruk_core::sync::thread;
 
@@ -116,7 +116,7 @@ mod tests {
 
     struct NoteOnDrop;
 
-    impl Keeps for NoteOnDrop {
+    impl CodeKeeper for NoteOnDrop {
         fn hold_all(&self) -> Box<dyn Any + Send + Sync> {
             Box::new(())
         }
@@ -151,7 +151,7 @@ mod tests {
         let extent =
             CodeExtent { home: Home::default(), ranges: std::iter::once(start..start + 8).collect() };
         let ending = Ending::new(extent).expect("room for handlers of forks");
-        let code: Arc<dyn Keeps> = Arc::new(NoteOnDrop);
+        let code: Arc<dyn CodeKeeper> = Arc::new(NoteOnDrop);
         endings::kept_by(ending.number(), Arc::downgrade(&code), 1);
         let register = |object, dso| {
             // SAFETY: `note` can be called at any time.

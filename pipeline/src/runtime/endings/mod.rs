@@ -34,7 +34,7 @@ use uruk_core::{ExecutorAddr, RemovalNumber};
 use super::startup::ArrayFunction;
 use super::{entry, forks, loaded};
 use crate::memory::StaticForkLock;
-pub(crate) use owners::{Keeps, Kept};
+pub(crate) use owners::{CodeKeeper, Kept};
 use table::{Entry, Key, Scope, Table, run_all};
 
 pub(in crate::runtime) use owners::Pin;
@@ -123,7 +123,7 @@ impl Drop for Ending {
 }
 
 /// Says what keeps the code in its place, and how many share it: it is to end when the last of them goes.
-pub(crate) fn kept_by(code: CodeNumber, keeper: Weak<dyn Keeps>, shares: usize) {
+pub(crate) fn kept_by(code: CodeNumber, keeper: Weak<dyn CodeKeeper>, shares: usize) {
     if let Some(owner) = TABLE.lock().owner_mut(code) {
         (owner.code, owner.shares) = (Some(keeper), shares);
     }

@@ -16,13 +16,13 @@ use super::table::Key;
 use super::{CodeNumber, Home};
 
 /// Linked code, as its keepers see it.
-pub(crate) trait Keeps: Send + Sync {
+pub(crate) trait CodeKeeper: Send + Sync {
     /// Keeps all code that this code may call.
     fn hold_all(&self) -> Box<dyn Any + Send + Sync>;
 }
 
 /// Keeps code in its place.
-pub(crate) type Kept = Arc<dyn Keeps>;
+pub(crate) type Kept = Arc<dyn CodeKeeper>;
 
 /// A piece of linked code that the process has.
 pub(crate) struct Owner {
@@ -33,7 +33,7 @@ pub(crate) struct Owner {
     /// The removal that the last of them goes with.
     pub(super) removal: Option<RemovalNumber>,
     /// `None` until it is known, which is before it can run.
-    pub(super) code: Option<Weak<dyn Keeps>>,
+    pub(super) code: Option<Weak<dyn CodeKeeper>>,
     /// Shared by the threads that need it.
     pub(super) pin: Weak<Pin>,
     /// Its entries in the table.
