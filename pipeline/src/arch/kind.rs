@@ -9,7 +9,7 @@ pub struct EdgeKind {
     number: u8,
 }
 
-/// What the linker does for an edge.
+/// The linker's work for an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// A field that holds the symbol's address or a distance from it. It is applied as it is.
@@ -22,7 +22,7 @@ pub enum Class {
     Branch,
     /// The symbol's entry in the graph's global offset table.
     GotEntry,
-    /// The global offset table, whatever the symbol.
+    /// The global offset table, independent of the symbol.
     GotBase,
     /// The descriptor of a thread-local variable.
     TlsDescriptor,
@@ -45,7 +45,7 @@ impl EdgeKind {
         Self { class, number }
     }
 
-    /// What the linker does for it.
+    /// The linker's work for it.
     pub const fn class(self) -> Class {
         self.class
     }

@@ -97,7 +97,7 @@ questions! {
     /// Writes an entry of a function.
     fn write_entry(entry: &mut [u8], function: u64);
 
-    /// What an instruction does with a thread-local variable's distance from the thread pointer, if it can take a detour instead.
+    /// The use that an instruction makes of a thread-local variable's distance from the thread pointer, if it can take a detour instead.
     fn distance_load(kind: EdgeKind, bytes: &[u8], offset: usize, addend: i64) -> Option<DistanceLoad>;
     /// Size of a detour.
     fn detour_bytes() -> u64;

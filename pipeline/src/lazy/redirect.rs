@@ -21,13 +21,13 @@ pub enum RedirectError {
     /// The function, or its new body, was not found or could not be made.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// What was found is data.
+    /// The symbol is data.
     #[error("`{function}` is not a function")]
     NotCallable {
-        /// What was to be the function, or its body.
+        /// The function, or its body.
         function: SymbolName,
     },
-    /// The function has no stub: whoever calls it calls its code directly.
+    /// The function has no stub: its callers call its code directly.
     #[error("`{function}` was not defined as a lazy function, so its callers cannot be led elsewhere")]
     NotLazy {
         /// The function.
@@ -110,12 +110,12 @@ impl LazyCallThroughManager {
     /// All is done or, on an error, nothing.
     ///
     /// # Concurrency
-    /// May be called while others call the functions, look them up, lead them elsewhere and remove their bodies: nobody fails for it who
-    /// would not otherwise. A first call that still waits for an older body goes to the new one. Of several functions each is switched at a moment of its own, so
-    /// that a call may find some of them switched; those of one [group](Self::lazy_group) are switched at one moment. Two threads that redirect
+    /// May be called while other threads call the functions, look them up, lead them elsewhere and remove their bodies: none of these fails
+    /// because of it. A first call that still waits for an older body goes to the new one. Functions are switched one by one, so a call may
+    /// find some of them switched; the functions of one [group](Self::lazy_group) are switched at one moment. Two threads that redirect
     /// several functions do it one after the other.
     ///
-    /// The old bodies stay until their trackers are removed, and beyond that as long as somebody holds them.
+    /// The old bodies stay until their trackers are removed, and beyond that as long as they are held.
     ///
     /// # Errors
     /// See [`RedirectError`].

@@ -6,15 +6,15 @@
 //!   a function is called ─its callees──┘
 //! ```
 //!
-//! The thread is there while something waits. In the child of a fork there is none, and nothing is compiled ahead.
+//! The thread runs while functions wait. The child of a fork has no such thread, and compiles nothing ahead.
 //!
-//! **Who is ahead.** The program and the thread go through the same functions, each compiling what it comes to. A program that has caught up
+//! **The lead.** The program and the thread go through the same functions, each compiling those it comes to. A program that has caught up
 //! waits for the function that the thread has begun, and the two would go on in step, one of them always waiting. So the thread leaves the
 //! next [`LEAD`] functions to the program, and comes back for them at the end.
 //!
-//! **Who goes first.** The thread has the rank of all others: a first call may wait for what it has begun, and at a lower rank that would
-//! be for long on a busy machine. Where it has to wait for a processor, others want that, perhaps the program itself: it rests for
-//! [`RESTS`] times as long.
+//! **The rank.** The thread has the rank of all others: a first call may wait for a function that the thread has begun, and at a lower rank
+//! that would be a long wait on a busy machine. If the thread has to wait for a processor, other threads want it, perhaps the program
+//! itself: the thread then rests for [`RESTS`] times as long.
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
@@ -44,7 +44,7 @@ const RESTS: u32 = 10;
 /// How many called functions wait at most for their callees to be compiled. Others' callees are compiled when they are called.
 const CALLED_MAX: usize = 1024;
 
-/// What was compiled ahead.
+/// Statistics of functions that were compiled ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpeculationStats {
@@ -106,7 +106,7 @@ struct Waiting {
     number: usize,
 }
 
-/// What the thread knows of itself.
+/// The thread's own state.
 #[derive(Default)]
 struct Worker {
     /// Whether the program has reached the function that was compiled last.
@@ -120,8 +120,8 @@ enum Work {
 }
 
 impl Speculator {
-    /// What is compiled ahead is compiled by a thread that is started for it; if `uses_pool`, by the workers of the session's dispatcher,
-    /// once they have nothing more urgent to do.
+    /// A speculator. If `uses_pool`, the workers of the session's dispatcher compile ahead, once they have nothing more urgent to do.
+    /// Otherwise a thread does, which is started when it is needed.
     pub fn new(uses_pool: bool) -> Self {
         Self(Arc::new(Shared {
             uses_pool,
@@ -136,8 +136,8 @@ impl Speculator {
 
     /// The functions that have been called, in the order of their first calls. Those of units that were removed are not among them.
     ///
-    /// A function that has several names is there under the least one. What a handler of signals may call counts as called when the handler
-    /// is installed.
+    /// A function that has several names is there under the least one. A function that a handler of signals may call counts as called when
+    /// the handler is installed.
     ///
     /// # Cost
     /// A step for each lazy function, and a sort.
@@ -186,10 +186,11 @@ impl Speculator {
         unknown
     }
 
-    /// Has the functions that a called one refers to compiled ahead, from now on. Not what those refer to, until they are called.
+    /// Has the functions that a called one refers to compiled ahead, from now on. The functions that those refer to follow when those are
+    /// called.
     ///
     /// # Cost
-    /// Each first call wakes the thread, which stays. What is never called is compiled too.
+    /// Each first call wakes the thread, which stays. Functions that are never called are compiled too.
     pub fn speculate_callees(&self) {
         self.0.follows_calls.store(true, Ordering::Relaxed); // who is late is not followed
     }
@@ -224,7 +225,7 @@ impl Speculator {
         wait_for_rest();
     }
 
-    /// What has been compiled ahead.
+    /// Statistics so far.
     pub fn stats(&self) -> SpeculationStats {
         let counts = &self.0.counts;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed); // for people
@@ -265,7 +266,7 @@ impl Speculator {
         if !self.0.follows_calls.load(Ordering::Relaxed) || !self.is_here() {
             return;
         }
-        // Who calls does not wait. If the queue is busy, these callees are compiled when they are called.
+        // The caller does not wait. If the queue is busy, these callees are compiled when they are called.
         let Some(mut queue) = self.0.queue.try_lock() else { return };
         if queue.is_stopped || queue.called.len() == CALLED_MAX {
             return;
@@ -299,7 +300,7 @@ impl Speculator {
             Some(work) => {
                 drop(queue);
                 let (begun, on_processor) = (Instant::now(), threads::time_on_processor());
-                // What panics is a defect of ours, and the function is compiled when it is called.
+                // A panic is a defect of ours, and the function is compiled when it is called.
                 _ = catch_unwind(AssertUnwindSafe(|| match work {
                     Work::Function(function) => worker.has_caught_up = self.compile(&function),
                     Work::CalleesOf(layer, code) => self.compile_callees(&layer, code),
@@ -367,7 +368,7 @@ impl Worker {
 
 impl Queue {
     fn next(&mut self, has_caught_up: &mut bool) -> Option<Work> {
-        // What a program may call next comes before what it may call later.
+        // Functions that a program may call next come before those that it may call later.
         if let Some((layer, code)) = self.called.pop() {
             return Some(Work::CalleesOf(layer, code));
         }

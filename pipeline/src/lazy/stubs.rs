@@ -9,7 +9,7 @@ use crate::link::{LinkError, LinkGraph};
 use crate::runtime::call_through::{CallThroughDescriptor, Counted, CountingDescriptor, Destination};
 use crate::runtime::ifunc;
 
-/// What the sections of stubs contain, before it is linked.
+/// The contents of the sections of stubs, before the link.
 pub(super) struct Contents {
     stubs: Vec<u8>,
     /// Counting parts, if there are any, and cold parts.
@@ -24,7 +24,7 @@ pub(super) struct Contents {
     frames: [u8; 64],
 }
 
-/// What the stubs of a unit do.
+/// The kind of a unit's stubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StubKind {
     Plain,
@@ -59,7 +59,7 @@ fn field(at: u64, field: CodeField, target: SymbolId) -> Edge {
 }
 
 impl Contents {
-    /// What stubs of `cells` need, with what counts their calls if these count.
+    /// Contents for stubs of `cells`, with counting parts if their kind counts.
     pub(super) fn new(cells: &[Box<dyn Destination>], kind: StubKind) -> Self {
         let counts = kind == StubKind::Counting;
         let (stubs, counted) = (stubs(cells.len(), kind), if counts { cells.len() } else { 0 });

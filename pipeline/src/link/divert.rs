@@ -1,4 +1,4 @@
-//! References to a function that has a stub elsewhere lead there.
+//! References to a function with a stub elsewhere lead to the stub.
 
 use std::collections::HashMap;
 
@@ -8,12 +8,12 @@ use super::error::LinkError;
 use super::graph::{Binding, LinkGraph, Location, SectionRole, Symbol, SymbolId};
 use crate::arch::Class;
 
-/// What the body of a function is called that has a stub, and whether another definition may have taken its place.
+/// The name of the body of a function with a stub, and whether another definition may have taken its place.
 pub(crate) type BodyOf<'b> = &'b dyn Fn(&str) -> Option<(&'b str, bool)>;
 
 impl LinkGraph<'_> {
-    /// Gives functions the names that `body_of` says. Calls go on leading to them, unless they may have been replaced; whoever takes an
-    /// address, or may do so, gets what has the function's own name elsewhere. References to the middle of a function stay.
+    /// Gives functions the names that `body_of` says. Calls go on leading to them, unless they may have been replaced. Code that takes an
+    /// address, or may do so, gets the function's own name, which is defined elsewhere. References to the middle of a function stay.
     ///
     /// # Errors
     /// [`LinkError::Object`] if there is no room for more names.

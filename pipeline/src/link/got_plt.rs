@@ -83,7 +83,7 @@ impl Pointers {
         self.by_target.get(&(symbol, offset)).copied()
     }
 
-    /// What is pointed to, in the order of the indices.
+    /// The targets of the entries, in the order of the indices.
     pub(super) fn targets(&self) -> &[(SymbolId, i64)] {
         &self.targets
     }

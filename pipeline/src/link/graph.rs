@@ -3,8 +3,8 @@
 //! Everything is a flat vector, everything refers by index, and bytes are borrowed from the object until
 //! they are copied into their memory. The graph never holds an address: those belong to the phases.
 //!
-//! What holds: ids are in range; an edge's field lies within its block's content; the edges of a block are
-//! contiguous. A symbol's offset may lead out of its block: nobody reads what is there.
+//! Holds: ids are in range; an edge's field lies within its block's content; the edges of a block are contiguous. A symbol's offset may
+//! lead out of its block: nothing is read there.
 
 mod builder;
 mod section;
@@ -255,7 +255,7 @@ impl<'a> LinkGraph<'a> {
         Some(self.text(self.symbols.iter().filter(covers).max_by_key(start)?.name))
     }
 
-    /// What the session is told about a definition.
+    /// The flags of a definition for the session.
     pub(super) fn flags(&self, symbol: SymbolId) -> SymbolFlags {
         let symbol = &self.symbols[symbol.index()];
         let is_grouped =
@@ -331,7 +331,7 @@ impl<'a> LinkGraph<'a> {
 }
 
 impl Name {
-    /// A name that lies in the arena already. What is no text there reads as empty.
+    /// A name that lies in the arena already. Bytes that are no text read as empty.
     pub(super) const fn new(start: u32, len: u32) -> Self {
         Self { start, len }
     }

@@ -12,10 +12,10 @@
 //!             thunk:      address of the thunk, once a graph
 //! ```
 //!
-//! # What the thunk does
-//! It is entered with every register as the caller of the indirect function left it. It takes the address of the distance off the stack, calls
-//! the resolver (`extern "C" fn() -> u64`, no arguments, stack aligned), stores the result in the slot, and goes on there with every
-//! register as it was. Several threads may do so at once: the store is of one aligned word, and each gets an answer that is right.
+//! # The thunk
+//! The thunk is entered with every register as the caller of the indirect function left it. It takes the address of the distance off the
+//! stack, calls the resolver (`extern "C" fn() -> u64`, no arguments, stack aligned), stores the result in the slot, and goes on there with
+//! every register as it was. Several threads may do so at once: the store is of one aligned word, and each gets a right answer.
 
 use super::error::LinkError;
 use super::graph::{LinkGraph, Location, SectionRole, SymbolId, SymbolKind};

@@ -1,8 +1,7 @@
 //! Functions that run before the program's `main`, and after it.
 //!
-//! Their addresses are read from the contents of the sections, after the fixups: an assembler may have put
-//! anything there, an offset from a symbol included. Whatever comes out is going to be called, so it must be code: the
-//! graph's own, or a function that somebody else defines.
+//! Their addresses are read from the contents of the sections, after the fixups: an assembler may have put anything there, an offset from a
+//! symbol included. Each address is going to be called, so it must be code: the graph's own, or a function that is defined elsewhere.
 
 use uruk_core::ExecutorAddr;
 

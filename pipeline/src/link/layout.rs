@@ -29,7 +29,7 @@ use crate::memory::{SegmentKind, SegmentRequest};
 /// Zero fill of this size is kept away from what small displacements must reach.
 const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;
 
-/// What may be looked at before the first function.
+/// Bytes before the first function that may be read.
 const BEFORE_CODE_BYTES: u64 = 16;
 
 /// A part of the graph's memory.
@@ -103,7 +103,7 @@ pub(super) struct Layout {
     pub(super) bounds: Vec<(Place, u64)>,
 }
 
-/// What stands in the way of a layout: the sizes of an object that cannot be real.
+/// The obstacle of a layout: the sizes of an object that cannot be real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooLarge;
 
@@ -339,7 +339,7 @@ fn aligned(offset: u64, align_log2: u8) -> u64 {
     offset.checked_next_multiple_of(1 << align_log2).unwrap_or(u64::MAX)
 }
 
-/// What to ask the manager for, and which request belongs to which segment.
+/// The requests to the memory manager, and the number of each segment's request.
 pub(super) fn requests(layout: &Layout) -> (Vec<SegmentRequest>, [Option<usize>; Segment::COUNT]) {
     let mut requests = Vec::with_capacity(Segment::COUNT);
     let mut indices = [None; Segment::COUNT];

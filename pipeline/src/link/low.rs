@@ -1,15 +1,15 @@
-//! Addresses below 2 GiB: which objects need them, and what stands there for functions that lie elsewhere.
+//! Addresses below 2 GiB: the objects that need them, and the entries there for functions that lie elsewhere.
 //!
-//! An object built without position-independent code holds addresses in 32 bits. It is placed low, and with it what
-//! it refers to in that way:
+//! An object built without position-independent code holds addresses in 32 bits. It is placed low, and with it the
+//! symbols that it refers to in that way:
 //!
-//! | what it refers to | where its address comes from |
+//! | reference to | source of its address |
 //! |---|---|
 //! | itself | it lies low |
-//! | what an object defines that is linked later | that object is placed low too |
+//! | a definition of an object that is linked later | that object is placed low too |
 //! | a function that lies elsewhere already | an entry: a jump below 2 GiB, one for each function |
-//! | a function of a library that nobody has asked for yet | an entry, which is its address for the whole session |
-//! | a variable of a library that nobody has asked for yet | a copy, where that is allowed (`runtime/process/copies.rs`) |
+//! | a function of a library that was not looked up yet | an entry, which is its address for the whole session |
+//! | a variable of a library that was not looked up yet | a copy, where that is allowed (`runtime/process/copies.rs`) |
 //! | another variable | nowhere: an error that says `-fPIC` |
 //!
 //! **Function pointers.** The address of a library's function is one and the same in all linked code if no linked code
@@ -36,7 +36,7 @@ const LOW_END: u64 = 1 << 31;
 /// Says of a name whether an object may need it below 2 GiB.
 pub type IsWantedLow<'o> = &'o dyn Fn(&str) -> bool;
 
-/// What a graph has to do with low addresses.
+/// The part of low addresses in a graph.
 #[derive(Debug, Default)]
 pub(super) struct LowPlan {
     /// Whether the graph is placed low.
@@ -93,7 +93,7 @@ pub struct LowAddresses {
 struct State {
     /// Whether there is an object that holds addresses in 32 bits.
     is_needed: bool,
-    /// What objects refer to over a distance or by an address of 32 bits.
+    /// Symbols that objects refer to over a distance or by an address of 32 bits.
     close: HashSet<Box<str>>,
     /// By the address of the function.
     entries: FxHashMap<ExecutorAddr, Weak<LowEntry>>,
@@ -133,7 +133,7 @@ impl LowEntry {
 }
 
 impl LowAddresses {
-    /// A session without objects that need low addresses. What stands there comes from `memory`.
+    /// A session without objects that need low addresses. Entries and copies come from `memory`.
     pub fn new(memory: Arc<dyn MemoryManager>) -> Self {
         Self { memory, state: Mutex::default() }
     }
@@ -171,7 +171,7 @@ impl LowAddresses {
         state.is_needed && state.close.contains(name)
     }
 
-    /// What stands for a symbol of the process in this session: itself, unless an object needs it low.
+    /// The address of a symbol of the process in this session: its own, unless an object needs it low.
     pub fn of_process(&self, name: &str, definition: ExecutorSymbolDef) -> ExecutorSymbolDef {
         let is_low = definition.address.value() < LOW_END;
         if is_low || definition.flags.contains(SymbolFlags::THREAD_LOCAL) || !self.is_wanted(name) {
@@ -187,7 +187,7 @@ impl LowAddresses {
             let may_move = self.state.lock().may_copy;
             low_variable(&*self.memory, definition.address, may_move)
         };
-        // What has no low address is told by the link of the object that needs it.
+        // If there is no low address, the link of the object that needs one reports that.
         ExecutorSymbolDef { address: address.unwrap_or(definition.address), ..definition }
     }
 

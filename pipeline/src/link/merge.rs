@@ -1,9 +1,8 @@
 //! Several objects as one graph.
 //!
-//! For what only works within one graph: sections of one name that must lie side by side (`__start_X`), and
-//! thread-local variables of hidden visibility that objects share. Names are bound as a static linker binds them: a
-//! strong definition beats a weak or tentative one, of equals the first wins, COMDAT groups with a signature that was
-//! there before go.
+//! For objects that only work within one graph: with sections of one name that must lie side by side (`__start_X`), or with thread-local
+//! variables of hidden visibility that they share. Names are bound as a static linker binds them: a strong definition beats a weak or
+//! tentative one, of equals the first wins, COMDAT groups with a signature that was there before go.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,12 +14,12 @@ use super::graph::{
     Symbol, SymbolId,
 };
 
-/// What one object of a merged graph refers to.
+/// The references of one object of a merged graph.
 #[derive(Clone, Debug, Default)]
 pub(super) struct References {
     /// Other objects of the graph whose definitions it refers to.
     pub(super) objects: BTreeSet<usize>,
-    /// What the graph does not define.
+    /// Symbols that the graph does not define.
     pub(super) externals: FxHashSet<SymbolId>,
 }
 
@@ -42,8 +41,8 @@ impl<'a> LinkGraph<'a> {
         Ok(merged)
     }
 
-    /// What each object of the graph refers to. Only what takes part in the link counts, and the ends of sections are nobody's
-    /// definitions.
+    /// The references of each object of the graph. Only blocks that take part in the link count, and the ends of sections belong to no
+    /// object.
     ///
     /// # Cost
     /// One pass over the edges.
@@ -211,7 +210,7 @@ impl<'a> LinkGraph<'a> {
     }
 }
 
-/// What the merged graph has so far, by name.
+/// The definitions of the merged graph so far, by name.
 #[derive(Default)]
 struct Known {
     symbols: HashMap<Box<str>, SymbolId>,

@@ -30,8 +30,8 @@ use super::layout::TlsLayout;
 use super::tls_detour::{Detours, Site};
 use crate::arch::Class;
 
-/// The most that each thread's copy of a graph's thread-local variables may take: what the 32-bit offsets of compiled
-/// code reach. A thread gets all of them with the first one that it touches, and nobody can refuse by then.
+/// The limit of each thread's copy of a graph's thread-local variables: the reach of the 32-bit offsets of compiled code. A thread gets all
+/// of them with the first one that it touches, when it is too late to refuse.
 const BLOCK_BYTES_MAX: u64 = 1 << 31;
 /// The largest alignment of a thread's copy: a large page.
 const BLOCK_ALIGN_LOG2_MAX: u8 = 21;
@@ -63,7 +63,7 @@ pub struct TlsPlacement {
     pub offset: u64,
 }
 
-/// What a graph needs for its thread-local variables.
+/// The entries that a graph needs for its thread-local variables.
 #[derive(Debug, Default)]
 pub(super) struct Tls {
     pub(super) descriptors: Slots,

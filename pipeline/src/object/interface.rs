@@ -1,7 +1,7 @@
-//! What an ELF object defines and needs, read from its symbol table without linking it.
+//! Definitions and references of an ELF object, read from its symbol table without linking it.
 //!
-//! Works on untrusted bytes: whatever they say, the answer is an interface or an [`ObjectError`]. Sections
-//! are not looked into, apart from the symbol table, its strings and the COMDAT groups.
+//! Works on untrusted bytes: for all input the answer is an interface or an [`ObjectError`]. Sections are not looked into, apart from the
+//! symbol table, its strings and the COMDAT groups.
 
 use object::elf;
 use object::read::StringTable;
@@ -36,9 +36,9 @@ pub struct ObjectInterface<'data> {
 pub struct ObjectSymbol<'data> {
     /// Its name.
     pub name: &'data str,
-    /// What it is.
+    /// Its flags.
     pub flags: SymbolFlags,
-    /// How much room it asks for, if it is tentative.
+    /// Its size and alignment, if it is tentative.
     pub common: Option<CommonExtent>,
     /// Where its code is, if the object says that it is a function: the section and the offset. Two names of one function have one place.
     pub code: Option<(usize, u64)>,
@@ -61,7 +61,7 @@ type Symbols<'data> = SymbolTable<'data, Header>;
 const ENDIAN: LittleEndian = LittleEndian;
 const ARCH: Architecture = Architecture::HOST;
 
-/// What GCC defines in an object that only its own linker plugin can make sense of.
+/// The mark that GCC defines in an object that only its own linker plugin can make sense of.
 const INTERMEDIATE_ONLY_MARK: &str = "__gnu_lto_slim";
 
 impl<'data> ObjectInterface<'data> {
@@ -147,7 +147,7 @@ impl<'data> ObjectInterface<'data> {
         let code = match section {
             Some(section) => {
                 let header = sections.section(section)?;
-                // A symbol may lie outside of its section; nobody can say what is there.
+                // A symbol may lie outside of its section, where its contents are unknown.
                 header.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR)
                     && symbol.st_value(ENDIAN) <= header.sh_size(ENDIAN)
             }
@@ -167,10 +167,10 @@ impl<'data> ObjectInterface<'data> {
     }
 }
 
-/// The flags of a definition that is not local. `in_code` says whether it lies in an executable section: nothing
-/// else can be called, whatever its type.
+/// The flags of a definition that is not local. `in_code` says whether it lies in an executable section: a symbol elsewhere cannot be
+/// called, even if its type says so.
 ///
-/// A member of a COMDAT group is weak besides, whatever its binding: the group yields as a whole.
+/// A member of a COMDAT group is weak besides, with every binding: the group yields as a whole.
 pub(crate) fn symbol_flags(symbol: &elf::Sym64<LittleEndian>, in_code: bool) -> SymbolFlags {
     let mut flags = SymbolFlags::empty();
     flags.set(SymbolFlags::EXPORTED, matches!(symbol.st_visibility(), elf::STV_DEFAULT | elf::STV_PROTECTED));
@@ -194,7 +194,7 @@ pub(crate) fn is_bound_by_linker(name: &str) -> bool {
     BOUND_BY_LINKER.contains(&name)
 }
 
-/// What others call a definition: `name` where it is `name@@VERSION`, the default among several (`.symver`).
+/// The name of a definition for other objects: `name` where it is `name@@VERSION`, the default among several (`.symver`).
 pub(crate) fn default_version(name: &str) -> &str {
     // Nearly no name has a version, and one byte is found much faster than two.
     if !name.contains('@') {
@@ -342,7 +342,7 @@ fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
     }
 }
 
-/// What is wrong inside an object whose header is good.
+/// A defect inside an object whose header is good.
 #[derive(Debug, thiserror::Error)]
 enum TableError {
     #[error(transparent)]

@@ -14,7 +14,7 @@ use super::encode::Field::{self, Either, Signed, Unsigned};
 use super::encode::Start;
 use super::{Class, EdgeKind};
 
-/// What is known of a kind beside its class.
+/// Facts about a kind beside its class.
 pub(super) struct Row {
     pub(super) start: Start,
     pub(super) field: Field,
@@ -141,13 +141,13 @@ kinds! {
     ///
     /// *Fixup expression:* `G - GOT + A : i64`
     GOT_ENTRY_OFFSET_64: GotEntry, FromTable, Signed(8), "R_X86_64_GOT64";
-    /// The distance to the table, whatever the symbol. `R_X86_64_GOTPC32`.
+    /// The distance to the table, independent of the symbol. `R_X86_64_GOTPC32`.
     ///
     /// *Fixup expression:* `GOT + A - P : i32`
     ///
     /// *Errors:* the table is more than 2 GiB away from the code.
     GOT_DELTA_32: GotBase, TableDistance, Signed(4), "R_X86_64_GOTPC32";
-    /// The full distance to the table, whatever the symbol. `R_X86_64_GOTPC64`.
+    /// The full distance to the table, independent of the symbol. `R_X86_64_GOTPC64`.
     ///
     /// *Fixup expression:* `GOT + A - P : i64`
     GOT_DELTA_64: GotBase, TableDistance, Signed(8), "R_X86_64_GOTPC64";

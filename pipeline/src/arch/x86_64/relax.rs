@@ -8,7 +8,7 @@
 
 use super::{EdgeKind, FarForm, Operands, kinds};
 
-/// The encoding of `[rip + disp32]` in a ModRM byte, whatever the register.
+/// The encoding of `[rip + disp32]` in a ModRM byte, for every register.
 const fn is_rip_relative(modrm: u8) -> bool {
     modrm & 0xc7 == 0x05
 }
@@ -93,7 +93,7 @@ fn is_branch(bytes: &[u8], offset: usize, addend: i64) -> bool {
 
 /// Whether the displacement at `offset` belongs to a `lea` with a 64-bit destination, which can be turned into a load.
 ///
-/// A `lea` has no immediate, so its displacement ends it whatever the addend.
+/// A `lea` has no immediate, so its displacement ends it for every addend.
 fn is_lea(bytes: &[u8], offset: usize) -> bool {
     const REX_W: u8 = 0x48;
     const REX_WR: u8 = 0x4c;

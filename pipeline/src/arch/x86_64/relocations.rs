@@ -49,7 +49,7 @@ pub(in crate::arch) fn meaning(kind: elf::RelocationType) -> Meaning {
         | elf::R_X86_64_CODE_4_GOTPC32_TLSDESC
         | elf::R_X86_64_CODE_5_GOTPC32_TLSDESC
         | elf::R_X86_64_CODE_6_GOTPC32_TLSDESC => kinds::TLS_RESOLVER_DELTA_32,
-        // The call goes through whatever pair its register points to; there is nothing to compute.
+        // The call goes through the pair that its register points to; there is nothing to compute.
         elf::R_X86_64_TLSDESC_CALL => return Meaning::Nothing,
         _ => return Meaning::Unsupported,
     })

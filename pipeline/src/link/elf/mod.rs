@@ -1,8 +1,8 @@
 //! A relocatable ELF x86-64 object becomes a [`LinkGraph`].
 //!
-//! Only sections that occupy memory take part. Nothing is copied but the tables of names; nothing is trusted: whatever
-//! is truncated, foreign, out of bounds or out of proportion is an error that says where. Parsing is linear in the size
-//! of the object, however its tables overlap.
+//! Only sections that occupy memory take part. Nothing is copied but the tables of names; nothing is trusted: input that is truncated,
+//! foreign, out of bounds or out of proportion is an error that says where. Parsing is linear in the size of the object, however its tables
+//! overlap.
 
 mod close_references;
 mod fragments;

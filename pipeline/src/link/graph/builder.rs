@@ -43,7 +43,7 @@ pub struct LinkGraphBuilder<'a> {
     graph: LinkGraph<'a>,
     /// By block.
     edges: Vec<Vec<Edge>>,
-    /// What was wrong first.
+    /// The first error.
     error: Option<LinkError>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> LinkGraphBuilder<'a> {
     /// byte 8, and those of personality functions and of language-specific data, if there are some. The linker finds the distance from an
     /// entry to its common entry in `content`, and writes it anew.
     ///
-    /// What goes with a function goes in one call, its common entry included.
+    /// All entries of a function go in one call, its common entry included.
     pub fn unwind_table(&mut self, content: &'a [u8], fields: &[Edge]) {
         const NAME: &str = ".eh_frame";
         let records = match eh_frame::split(content) {
@@ -120,8 +120,8 @@ impl<'a> LinkGraphBuilder<'a> {
     /// Has functions of this graph, of type `void (void)`, called when its dylib is initialised: by `priority`, lower first, 65535 being
     /// that of most, then in the order of these calls.
     ///
-    /// The graph's unit has a place among others only if it was declared to the platform as one that
-    /// [runs at start](crate::object::UnitTraits::runs_at_start), and carries that initializer symbol. Otherwise nobody calls them.
+    /// The graph's unit has a place among others only if it was declared to the platform as one that [runs at
+    /// start](crate::object::UnitTraits::runs_at_start), and carries that initializer symbol. Otherwise they are not called.
     pub fn init_array(&mut self, priority: u16, functions: &[SymbolId]) {
         self.call_at(".init_array", InitRole::Init(priority), functions);
     }
@@ -141,7 +141,7 @@ impl<'a> LinkGraphBuilder<'a> {
         }
     }
 
-    /// Defines a name that others may look up: the place `offset` bytes into a block. What lies in code is a function.
+    /// Defines a name that others may look up: the place `offset` bytes into a block. A name in code is a function.
     pub fn define(&mut self, name: &str, block: BlockId, offset: u64) -> SymbolId {
         self.define_as(name, block, offset, Binding::Strong)
     }
@@ -151,17 +151,17 @@ impl<'a> LinkGraphBuilder<'a> {
         self.define_as(name, block, offset, Binding::Local)
     }
 
-    /// Refers to a name that somebody else defines. Where nobody does, the link fails.
+    /// Refers to a name that is defined elsewhere. Without a definition the link fails.
     pub fn external(&mut self, name: &str) -> SymbolId {
         self.symbol(name, Location::Undefined, Binding::Strong, SymbolKind::Unknown)
     }
 
-    /// Refers to a name that somebody else may define. Where nobody does, its address is 0.
+    /// Refers to a name that may be defined elsewhere. Without a definition its address is 0.
     pub fn weak_external(&mut self, name: &str) -> SymbolId {
         self.symbol(name, Location::Undefined, Binding::Weak, SymbolKind::Unknown)
     }
 
-    /// Adds a field to a block. What the field holds before the link is ignored.
+    /// Adds a field to a block. The field's content before the link is ignored.
     pub fn edge(&mut self, block: BlockId, edge: Edge) {
         match self.edges.get_mut(block.index()) {
             Some(edges) => edges.push(edge),
