@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use uruk_core::{ExecutionSession, SymbolName};
 
+use super::cache_observer::{CacheObserver, tell};
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::llvm_build::llvm_build;
@@ -29,9 +30,6 @@ use crate::cache::{
     KeyBuilder, Miss, ObjectCache as _, ObjectIngredients, Origin,
 };
 use crate::object::{FileKind, ObjectBuffer};
-
-/// Told of each entry that was asked for, on the thread that did, without a lock.
-pub type CacheObserver = dyn Fn(&CacheEvent) + Send + Sync;
 
 /// Interfaces and objects of modules that were compiled before.
 ///
@@ -356,18 +354,6 @@ impl IrCache {
 
     fn tell(&self, event: &CacheEvent) {
         tell(self.observer.as_deref(), event);
-    }
-}
-
-pub(super) fn tell(observer: Option<&CacheObserver>, event: &CacheEvent) {
-    let CacheEvent { unit, kind, key, found } = event;
-    let key = key.map(tracing::field::display);
-    match found {
-        Ok(()) => tracing::debug!(%unit, entry = %kind, key, "cache hit"),
-        Err(cause) => tracing::debug!(%unit, entry = %kind, key, %cause, "cache miss"),
-    }
-    if let Some(observer) = observer {
-        observer(event);
     }
 }
 

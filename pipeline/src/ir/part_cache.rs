@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::cached::{CacheObserver, tell};
+use super::cache_observer::{CacheObserver, tell};
 use super::error::CompileError;
 use super::module::LockedModule;
 use crate::cache::{

@@ -47,6 +47,7 @@ mod resolution;
 mod section_bounds;
 mod share;
 mod tables;
+mod terms;
 mod tls;
 mod tls_detour;
 
@@ -56,9 +57,7 @@ pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
 pub use layer::ObjectLinkingLayer;
 pub use low::{IsWantedLow, LowAddresses};
-pub use phases::{
-    Allocated, Built, Fixed, Link, LinkEnvironment, LinkOptions, LinkSizes, Linked, Resolved, SectionRange,
-    UnwindTable,
-};
+pub use phases::{Allocated, Built, Fixed, Link, Resolved};
 pub use rename::Rename;
+pub use terms::{LinkEnvironment, LinkOptions, LinkSizes, Linked, SectionRange, UnwindTable};
 pub use tls::{TlsImage, TlsPlacement};

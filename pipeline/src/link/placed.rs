@@ -8,8 +8,8 @@ use super::got_plt;
 use super::graph::{BlockId, Edge, LinkGraph, Location, ObjectId, SymbolId};
 use super::ifunc;
 use super::layout::{Layout, Place, Segment};
-use super::phases::{SectionRange, UnwindTable};
 use super::plan::Plan;
+use super::terms::{SectionRange, UnwindTable};
 use super::tls::{self, TlsImage, TlsPlacement};
 use crate::arch::IfuncParts;
 

@@ -8,9 +8,9 @@ use super::graph::{BlockId, LinkGraph, Location, SymbolId};
 use super::ifunc::{self, IndirectFunctions};
 use super::layout;
 use super::low::{self, LowPlan};
-use super::phases::LinkOptions;
 use super::prune;
 use super::section_bounds::{self, SectionBounds};
+use super::terms::LinkOptions;
 use super::tls::{self, Tls};
 
 /// Facts that are known before memory is allocated, apart from the graph.

@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 use uruk_core::ExecutorAddr;
 
 use super::graph::{Location, SymbolId};
-use super::phases::LinkEnvironment;
 use super::placed::Placed;
+use super::terms::LinkEnvironment;
 use super::tls::{Tls, TlsPlacement};
 use crate::runtime::tls::{NotStatic, TlsResolvers};
 

@@ -4,6 +4,7 @@
 //! generators. Linux with the GNU C library on x86-64.
 
 pub mod allocation;
+mod array_function;
 pub(crate) mod background;
 pub(crate) mod call_through;
 pub mod cxa_filter;

@@ -18,25 +18,12 @@ use std::ptr;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex};
 
+pub use super::array_function::ArrayFunction;
 use super::entry;
 use super::exit::{self, ExitError};
 
 /// The priority of what is in a plain `.init_array` or `.fini_array`, after all numbered ones.
 pub const DEFAULT_PRIORITY: i32 = 65535;
-
-/// One element of an `.init_array` or `.fini_array`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ArrayFunction {
-    /// Lower ones are initialized earlier and finalized later. Functions in `.preinit_array` have -2, fragments of code in `.init` and
-    /// `.fini` have -1.
-    pub priority: i32,
-    /// Place of the unit among the program's files; decides among equal priorities.
-    pub unit: u32,
-    /// Place within the unit's array.
-    pub index: u32,
-    /// The function.
-    pub address: ExecutorAddr,
-}
 
 /// A program that runs as if the process were its own.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ use std::sync::Weak;
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, RemovalNumber};
 
-use super::startup::ArrayFunction;
+use super::array_function::ArrayFunction;
 use super::{entry, forks, loaded};
 use crate::memory::StaticForkLock;
 pub(crate) use owners::{CodeKeeper, Kept};

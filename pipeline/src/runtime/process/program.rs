@@ -27,8 +27,8 @@ use super::overrides::told_to_libraries;
 use super::stand_in::{StandIn, base_of};
 use super::{ProcessSymbols, is_allocation_function};
 use crate::arch::SlotKind;
+use crate::runtime::array_function::ArrayFunction;
 use crate::runtime::loaded::{Slot, for_each_object};
-use crate::runtime::startup::ArrayFunction;
 
 /// Libraries that were loaded for the program.
 #[derive(Debug, Default)]
