@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 mod chosen;
+mod circles;
 mod commits;
 mod documents;
 mod examples;
