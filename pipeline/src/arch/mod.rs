@@ -109,6 +109,8 @@ questions! {
     /// The distance that is out of reach.
     fn write_detour(detour: &mut [u8], address: u64, load: DistanceLoad, pair: u64, place: u64) -> Result<(), i64>;
 
+    /// Whether bytes between functions hold nothing that a program could read: zeros, traps and instructions that do nothing.
+    fn is_padding(bytes: &[u8]) -> bool;
     /// The start of the function around a fragment of `.init` or `.fini` that is aligned to `align`. `None` if the alignment is too large.
     fn fragment_start(align: u64) -> Option<&'static [u8]>;
     /// The end of that function.

@@ -7,7 +7,7 @@ use object::{LittleEndian, SectionIndex, elf};
 
 use super::ObjectBuffer;
 use super::interface::ObjectInterface;
-use super::padding::is_padding;
+use crate::arch::Architecture;
 
 const ENDIAN: LittleEndian = LittleEndian;
 
@@ -90,7 +90,10 @@ impl ObjectInterface<'_> {
                 }
                 let gap = usize::try_from(end).ok().zip(usize::try_from(offset).ok());
                 // A function that lies inside another has no gap.
-                if gap.and_then(|(end, offset)| code.get(end..offset)).is_some_and(|gap| !is_padding(gap)) {
+                if gap
+                    .and_then(|(end, offset)| code.get(end..offset))
+                    .is_some_and(|gap| !Architecture::HOST.is_padding(gap))
+                {
                     return Ok(true);
                 }
             }

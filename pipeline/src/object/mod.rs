@@ -16,7 +16,6 @@ mod interface;
 mod kind;
 mod layer;
 mod mapping;
-mod padding;
 mod parts;
 mod proportion;
 mod relocations;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+mod architectures;
 mod chosen;
 mod circles;
 mod commits;

@@ -1,7 +1,7 @@
 //! Padding between functions: what compilers, assemblers and linkers put there.
 
 /// Whether `bytes` holds nothing that a program could read: zeros, traps and instructions that do nothing.
-pub(super) fn is_padding(mut bytes: &[u8]) -> bool {
+pub(in crate::arch) fn is_padding(mut bytes: &[u8]) -> bool {
     while let [first, rest @ ..] = bytes {
         bytes = match first {
             0x00 | 0xcc => rest,
