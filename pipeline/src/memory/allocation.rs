@@ -10,6 +10,7 @@ use super::in_process::Pool;
 use super::piece::Piece;
 use super::ranges::Reach;
 use super::{Backing, MemoryError, SegmentBytes, SegmentKind, SegmentRequest, cores, mapping};
+use crate::arch::host;
 
 /// The pieces of an allocation, in the order of its requests. Dropping it gives them back.
 pub(super) struct Allocation {
@@ -79,9 +80,9 @@ impl Backing for Allocation {
         for piece in self.pieces.iter().filter(|piece| piece.working != piece.range.start) {
             ranges.settle(piece);
         }
-        let has_old_code = self.has_code() && ranges.has_old_code;
+        let may_be_stale = ranges.has_old_code || !host::FETCHES_NEW_CODE;
         drop(ranges);
-        if has_old_code {
+        if may_be_stale && self.has_code() {
             cores::serialize(); // Other code may have lain here.
         }
         Ok(())

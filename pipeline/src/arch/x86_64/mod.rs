@@ -45,6 +45,10 @@ pub(super) const fn machine() -> Machine {
 /// The length of a range of memory in which every instruction reaches everything: that of a displacement of 32 bits.
 pub(crate) const REACH_BYTES: usize = 2 << 30;
 
+/// Whether processors fetch the instructions that were written where no code lay before. The caches of data and of instructions agree here;
+/// old instructions alone may have been fetched already.
+pub(crate) const FETCHES_NEW_CODE: bool = true;
+
 pub(super) const fn pointer() -> EdgeKind {
     kinds::POINTER_64
 }
