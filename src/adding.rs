@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use uruk_core::MaterializationUnit;
 use uruk_core::sync::Arc;
+use uruk_core::{MaterializationUnit, ResourceTracker};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
 use crate::error::JitError;
+use crate::files::Files;
 use crate::scope::Scope;
+use crate::units::{FileFormat, FileUnits};
 
 impl Scope {
     /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
@@ -72,7 +74,7 @@ impl Scope {
     /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused or the scope's tracker was removed.
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        self.engine.files.add_ir(&self.tracker(), source)
+        self.add_units(|files, tracker| files.modules.units(tracker, source))
     }
 
     /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
@@ -86,7 +88,7 @@ impl Scope {
         source: ObjectBuffer,
         interface: &ModuleInterface,
     ) -> Result<(), JitError> {
-        self.engine.files.add_ir_with_interface(&self.tracker(), source, interface)
+        self.add_units(|files, tracker| files.modules.units_of_interface(tracker, source, interface))
     }
 
     /// Adds a module of LLVM IR whose names are unique in it alone: what they mean in the program, what it defines and what it refers to,
@@ -118,7 +120,7 @@ impl Scope {
     /// ```
     #[cfg(feature = "llvm")]
     pub fn add_translation_unit(&self, source: ObjectBuffer, info: LinkerInfo) -> Result<(), JitError> {
-        self.engine.files.add_translation_unit(&self.tracker(), source, info)
+        self.add_units(|files, tracker| files.modules.units_of_translation(tracker, source, info))
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.
@@ -136,7 +138,7 @@ impl Scope {
     /// As [`Scope::add_ir`].
     #[cfg(feature = "llvm")]
     pub fn add_module(&self, module: ThreadSafeModule) -> Result<(), JitError> {
-        self.engine.files.add_module(&self.tracker(), module)
+        self.add_units(|files, tracker| files.modules.units_of_module(tracker, module))
     }
 
     /// Adds a relocatable object. It is linked when something of it is wanted.
@@ -148,7 +150,7 @@ impl Scope {
     /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
     /// refused.
     pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        self.engine.files.add_object(&self.tracker(), object)
+        self.add_units(|files, tracker| files.objects.units(tracker, object))
     }
 
     /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a
@@ -177,6 +179,14 @@ impl Scope {
     /// # Errors
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
-        self.engine.files.define(&self.tracker(), unit, UnitTraits::default())
+        self.add_units(|_, _| Ok(FileUnits::alone(unit, UnitTraits::default())))
+    }
+
+    fn add_units(
+        &self,
+        units: impl FnOnce(&Files, &ResourceTracker) -> Result<FileUnits, JitError>,
+    ) -> Result<(), JitError> {
+        let (files, tracker) = (&*self.engine.files, self.tracker());
+        files.define(&tracker, units(files, &tracker)?)
     }
 }

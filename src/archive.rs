@@ -3,10 +3,11 @@
 use std::error::Error;
 use std::sync::Weak;
 
+use uruk_core::sync::Arc;
 use uruk_core::{GeneratorId, Resource, ResourceTracker, WeakResourceTracker};
 use uruk_pipeline::object::SearchedArchive;
 
-use crate::files::Files;
+use crate::objects::Linking;
 
 /// An archive that serves lookups of a dylib. Dropping it ends that.
 ///
@@ -16,16 +17,16 @@ pub(crate) struct AddedArchive {
     generator: Option<GeneratorId>,
     /// Where it is asked for the values of tentative definitions.
     searched: Option<SearchedArchive>,
-    files: Weak<Files>,
+    linking: Weak<Linking>,
 }
 
 impl AddedArchive {
     pub(crate) fn new(
         tracker: &ResourceTracker,
         generator: Option<GeneratorId>,
-        files: &Weak<Files>,
+        linking: &Arc<Linking>,
     ) -> Self {
-        Self { tracker: tracker.downgrade(), generator, searched: None, files: files.clone() }
+        Self { tracker: tracker.downgrade(), generator, searched: None, linking: Arc::downgrade(linking) }
     }
 
     /// Notes that the archive gives values to tentative definitions too.
@@ -41,8 +42,8 @@ impl AddedArchive {
 
 impl Drop for AddedArchive {
     fn drop(&mut self) {
-        if let (Some(searched), Some(files)) = (self.searched, self.files.upgrade()) {
-            files.commons.stop_search(searched);
+        if let (Some(searched), Some(linking)) = (self.searched, self.linking.upgrade()) {
+            linking.commons.stop_search(searched);
         }
         // A tracker whose last handle is gone has left all that it had to its dylib, and so the archive too.
         if let (Some(generator), Some(tracker)) = (self.generator, self.tracker.upgrade()) {

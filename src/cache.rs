@@ -9,7 +9,7 @@ use uruk_pipeline::cache::{
     Access, CacheEvent, CacheMode, CacheOpenError, CompileCache, DiskCache, Miss, ObjectCache, PackLimits,
     ReadOnlyCache,
 };
-use uruk_pipeline::ir::{CacheObserver, IrCache, IrCacheStats, IrCompileLayer, IrCompiler, ModuleInterface};
+use uruk_pipeline::ir::{CacheObserver, IrCache, IrCacheStats, IrCompiler, ModuleInterface};
 use uruk_pipeline::object::ObjectBuffer;
 
 use crate::error::JitError;
@@ -201,13 +201,13 @@ impl Jit {
 
     /// The cache in a directory, if that is what was asked for: its figures, and why it could not be written.
     pub fn disk_cache(&self) -> Option<&Arc<DiskCache>> {
-        self.engine.files.disk_cache.as_ref()
+        self.engine.files.modules.disk_cache.as_ref()
     }
 
     /// Why the directory of the cache cannot be used; nothing if it is in use, or there is none. Everything is compiled then, as without a
     /// cache.
     pub fn cache_refused(&self) -> Option<&CacheOpenError> {
-        self.engine.files.cache_refused.as_deref()
+        self.engine.files.modules.cache_refused.as_deref()
     }
 
     /// Whether a file of bitcode or text would be compiled, or found, if it was added to the main dylib now and wanted, as the first of
@@ -217,7 +217,7 @@ impl Jit {
     /// [`Miss`]: what is in the way of a hit.
     pub fn would_hit(&self, source: &ObjectBuffer) -> Result<(), Miss> {
         let cache = self.ir_cache().ok_or(Miss::Disabled)?;
-        let Files { ir_layer, verifies_ir, process, .. } = &*self.engine.files;
+        let Files { modules, process, .. } = &*self.engine.files;
         let discards = |interface: &ModuleInterface| {
             let is_left_out = |name: &str, flags: SymbolFlags| {
                 flags.contains(SymbolFlags::COMMON) || yields_to_libraries(name, flags, process)
@@ -226,7 +226,7 @@ impl Jit {
             let left_out = symbols.filter(|symbol| is_left_out(&symbol.name, symbol.flags));
             left_out.map(|symbol| symbol.name.clone()).collect()
         };
-        cache.would_hit(ir_layer.compiler(), *verifies_ir, source, discards)
+        cache.would_hit(modules.layer.compiler(), modules.verifies_ir, source, discards)
     }
 
     /// Returns when everything that was compiled by now is stored, or cannot be. Dropping the engine does so too.
@@ -246,6 +246,6 @@ impl Jit {
     }
 
     fn ir_cache(&self) -> Option<&Arc<IrCache>> {
-        IrCompileLayer::ir_cache(&self.engine.files.ir_layer)
+        self.engine.files.modules.layer.ir_cache()
     }
 }

@@ -1,8 +1,15 @@
 //! Dylibs beside the main one: plugins, libraries, tenants.
 
+use uruk_core::sync::Arc;
 use uruk_core::{DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, RemoveError, TransactionError};
 
+use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::runtime::process::ProcessSymbolsGenerator;
+
+use crate::binding::image_around_libraries;
+use crate::compiler_runtime::CompilerRuntime;
 use crate::error::JitError;
+use crate::files::Files;
 use crate::jit::Jit;
 use crate::scope::Scope;
 use crate::unmapping::Unmapping;
@@ -52,6 +59,32 @@ pub(crate) fn create_dylib(
         true => session.create_jit_dylib_keeping_dependants(name),
         false => session.create_jit_dylib(name),
     }
+}
+
+/// Creates the dylibs that every other one searches last: the process's libraries, and symbols around them.
+pub(crate) fn create_searched(
+    session: &ExecutionSession,
+    files: &Arc<Files>,
+    image: Option<&ProgramImage>,
+) -> Result<Vec<(JitDylib, JitDylibLookupFlags)>, DylibError> {
+    let exported = JitDylibLookupFlags::MatchExportedSymbolsOnly;
+    let libraries = session.create_jit_dylib("libraries")?;
+    let low = files.linking.layer.low_addresses().clone();
+    let generator = ProcessSymbolsGenerator::new(files.process.clone())
+        .adjusted_by(move |name, definition| low.of_process(name, definition));
+    libraries.add_generator(Arc::new(generator));
+    let mut searched = vec![(libraries.clone(), exported)];
+    if let Some(image) = image {
+        image_around_libraries(session, image, &mut searched)?;
+    }
+    if let Some(runtime) = CompilerRuntime::find(files.clone()) {
+        // Its symbols are hidden, so that each program has its own; this is part of the program.
+        let dylib = session.create_jit_dylib("compiler runtime")?;
+        dylib.add_generator(Arc::new(runtime));
+        dylib.add_to_link_order(&libraries, exported)?;
+        searched.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
+    }
+    Ok(searched)
 }
 
 impl Scope {

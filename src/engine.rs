@@ -3,14 +3,10 @@
 use std::fmt;
 
 use uruk_core::sync::Arc;
-use uruk_core::{
-    ExecutionSession, InPlaceTaskDispatcher, JitDylib, JitDylibLookupFlags, SessionEvent, TaskDispatcher,
-};
-use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags};
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::image::ProgramImage;
 
-use crate::error::JitError;
 use crate::files::Files;
 use crate::ready::Ready;
 
@@ -29,36 +25,6 @@ pub(crate) struct Engine {
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
     pub(crate) keeps_dependants: bool,
-}
-
-pub(crate) type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
-
-/// A session whose tasks run where `dispatcher` says.
-pub(crate) fn session(dispatcher: Arc<dyn TaskDispatcher>, observer: Option<Observer>) -> ExecutionSession {
-    let mut session = ExecutionSession::builder().dispatcher(dispatcher);
-    #[cfg(feature = "llvm")]
-    {
-        session = session.refuse_waits_while(held_context);
-    }
-    if let Some(observer) = observer {
-        session = session.observer(observer);
-    }
-    session.build()
-}
-
-/// A pool of `threads`, of one for each core if that is not said, or none.
-pub(crate) fn pool(threads: Option<usize>) -> Result<Arc<dyn TaskDispatcher>, JitError> {
-    let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    Ok(match threads {
-        0 => Arc::new(InPlaceTaskDispatcher::default()),
-        threads => Arc::new(WorkStealingTaskDispatcher::builder().workers(threads).build()?),
-    })
-}
-
-/// A task that waits while it holds a context waits for ever if what it waits for needs the same.
-#[cfg(feature = "llvm")]
-fn held_context() -> Option<uruk_core::HeldResource> {
-    uruk_pipeline::ir::ThreadSafeContext::held_resource()
 }
 
 impl fmt::Debug for Engine {

@@ -76,14 +76,14 @@ impl Jit {
     /// What stands below 2 GiB for functions and variables of libraries, where objects without position-independent
     /// code need it there.
     pub fn low_addresses(&self) -> &LowAddresses {
-        self.engine.files.object_layer.low_addresses()
+        self.engine.files.linking.layer.low_addresses()
     }
 
     /// The tiers of the engine, if [`JitBuilder::tiers`](crate::JitBuilder::tiers) has asked for some: what was compiled in each, and how to
     /// end it.
     #[cfg(feature = "llvm")]
     pub fn tiers(&self) -> Option<&uruk_pipeline::tiers::Tiers> {
-        self.engine.files.tiers.as_ref().map(|(_, tiers)| tiers)
+        self.engine.files.modules.tiers.as_ref().map(|(_, tiers)| tiers)
     }
 
     /// In which order lazy functions were first called, and who compiles some of them ahead: in the order of an earlier run, for example. The
@@ -114,7 +114,7 @@ impl Jit {
     /// # fn main() {}
     /// ```
     pub fn speculator(&self) -> &Speculator {
-        self.engine.files.lazy.speculator()
+        self.engine.files.linking.lazy.speculator()
     }
 
     /// How much memory the linked code takes, in bytes by kind.

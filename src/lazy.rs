@@ -9,17 +9,6 @@ use uruk_pipeline::lazy::LazyCallThroughManager;
 use crate::error::JitError;
 use crate::scope::Scope;
 
-/// What is compiled when a function is first called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnCall {
-    /// Of LLVM IR the function alone; of an object the whole file, since its functions cannot be told apart.
-    #[default]
-    Function,
-    /// The whole file that it is in. Functions of one file are inlined into each other, and call each other directly.
-    Module,
-}
-
 /// A function and the symbol that is its body: `"f"` has a body of its own name, `("f", "f$2")` has `f$2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LazyName<'n> {
@@ -181,11 +170,11 @@ impl Scope {
     ) -> Result<(), JitError> {
         let functions = self.redefinitions(functions);
         if !self.is_first_for(bodies.dylib()) {
-            self.engine.files.lazy.check_lazy(self.dylib(), functions.keys())?;
+            self.engine.files.linking.lazy.check_lazy(self.dylib(), functions.keys())?;
             self.flags_of_bodies(bodies.dylib(), functions.values().map(|function| &function.source))?;
         }
         self.let_bodies_call(bodies.dylib())?;
-        Ok(self.engine.files.lazy.redirect(self.dylib(), bodies.dylib(), functions)?)
+        Ok(self.engine.files.linking.lazy.redirect(self.dylib(), bodies.dylib(), functions)?)
     }
 
     /// As [`Scope::redefine`], without compiling anything: the next call of each function does.
@@ -200,10 +189,10 @@ impl Scope {
     ) -> Result<(), JitError> {
         let functions = self.redefinitions(functions);
         if !self.is_first_for(bodies.dylib()) {
-            self.engine.files.lazy.check_lazy(self.dylib(), functions.keys())?;
+            self.engine.files.linking.lazy.check_lazy(self.dylib(), functions.keys())?;
         }
         self.let_bodies_call(bodies.dylib())?;
-        Ok(self.engine.files.lazy.redirect_lazily(self.dylib(), bodies.dylib(), functions)?)
+        Ok(self.engine.files.linking.lazy.redirect_lazily(self.dylib(), bodies.dylib(), functions)?)
     }
 
     fn add_stubs<'n, N: Into<LazyName<'n>>>(
@@ -219,7 +208,7 @@ impl Scope {
             (flags & SymbolFlags::EXPORTED) | SymbolFlags::CALLABLE
         };
         let functions = alias_map(names, flags_of);
-        let unit = stubs(&self.engine.files.lazy, bodies.dylib(), functions);
+        let unit = stubs(&self.engine.files.linking.lazy, bodies.dylib(), functions);
         self.dylib().define_with_tracker(unit, &self.tracker())?;
         self.let_bodies_call(bodies.dylib())
     }

@@ -79,11 +79,15 @@ mod jit;
 mod lazy;
 mod link;
 mod lookup;
+#[cfg(feature = "llvm")]
+mod modules;
+mod objects;
 mod ready;
 mod scope;
 #[cfg(feature = "trace")]
 pub mod trace;
 mod unit;
+mod units;
 mod unmapping;
 
 pub use builder::JitBuilder;
@@ -94,7 +98,8 @@ pub use function::FunctionPointer;
 pub use guard::{Guard, GuardedFunction, PendingReclaim};
 pub use handle::Function;
 pub use jit::Jit;
-pub use lazy::{LazyName, OnCall};
+pub use lazy::LazyName;
+pub use objects::OnCall;
 pub use scope::Scope;
 pub use unmapping::Unmapping;
 pub use uruk_core::{OwnedTracker, RefusedRemoval, RemovalPolicy};

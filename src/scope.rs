@@ -3,8 +3,6 @@
 use std::fmt;
 
 use uruk_core::sync::Arc;
-#[cfg(doc)]
-use uruk_core::{DefineError, LookupError};
 use uruk_core::{
     DylibError, ExecutionSession, JitDylib, OwnedTracker, ResourceTracker, SearchOrder, SymbolName,
 };
@@ -13,8 +11,6 @@ use uruk_pipeline::ir::IrCompileLayer;
 use uruk_pipeline::link::ObjectLinkingLayer;
 
 use crate::engine::Engine;
-#[cfg(doc)]
-use crate::jit::Jit;
 
 /// A dylib of an engine, or a tracker in one: files are added there, and lookups follow its link order.
 ///
@@ -22,11 +18,16 @@ use crate::jit::Jit;
 /// these methods.
 ///
 /// A scope is a counted handle. It may be cloned, returned, stored, and sent to other threads. Dropping it removes nothing, and neither does
-/// dropping the last one: code goes when its [tracker](Self::remove_tracker) or [dylib](Jit::remove_dylib) is removed, or with the [`Jit`].
+/// dropping the last one: code goes when its [tracker](Self::remove_tracker) or [dylib](crate::Jit::remove_dylib) is removed, or with the [`Jit`].
 ///
-/// A scope does not keep the engine running. When the [`Jit`] has been dropped or [shut down](Jit::shutdown), the methods of scopes that are
+/// A scope does not keep the engine running. When the [`Jit`] has been dropped or [shut down](crate::Jit::shutdown), the methods of scopes that are
 /// left end with [`LookupError::Closed`], [`DefineError::Closed`] or [`DylibError::Closed`]. Such a scope holds the engine's own memory, for
 /// example its address range for code. Drop it when it is of no more use.
+///
+/// [`Jit`]: crate::Jit
+/// [`Jit::create_dylib`]: crate::Jit::create_dylib
+/// [`LookupError::Closed`]: uruk_core::LookupError::Closed
+/// [`DefineError::Closed`]: uruk_core::DefineError::Closed
 ///
 /// # Concurrency
 /// Every method may be called from any thread, also while the engine ends.
@@ -145,13 +146,13 @@ impl Scope {
     #[cfg(feature = "llvm")]
     #[doc(alias = "getIRCompileLayer")]
     pub fn ir_layer(&self) -> &Arc<IrCompileLayer> {
-        &self.engine.files.ir_layer
+        &self.engine.files.modules.layer
     }
 
     /// Links objects: what units of one's own hand their objects to.
     #[doc(alias = "getObjLinkingLayer")]
     pub fn object_layer(&self) -> &Arc<ObjectLinkingLayer> {
-        &self.engine.files.object_layer
+        &self.engine.files.linking.layer
     }
 
     /// The link order of the dylib, for a lookup. A dylib that was removed stands in it alone, so that the lookup says so.

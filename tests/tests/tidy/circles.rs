@@ -18,7 +18,7 @@ const LARGEST: [(&str, &str, usize); 8] = [
     ("pipeline/src", "memory/", 7),
     ("pipeline/src", "runtime/", 25), // `forks.rs` knows every lock, and who has a lock calls it
     ("pipeline/src", "", 3),
-    ("src", "", 6),
+    ("src", "", 1),
 ];
 
 /// How far below its number a circle may be, so that every edit need not come here.

@@ -41,6 +41,37 @@ const PIPELINE: [&str; 12] = [
     "ir",       // LLVM
 ];
 
+/// The rooms of the facade, lowest first.
+const FACADE: [&str; 27] = [
+    "error",            // one type of errors
+    "function",         // addresses as functions
+    "units",            // a file as units; what a format is
+    "unit",             // a unit with its place in the order of initialisation
+    "objects",          // objects, and the linking that all formats share
+    "modules",          // LLVM IR
+    "archive",          // archives that go with a tracker
+    "files",            // files of any format become part of a program
+    "compiler_runtime", // the C compiler's own library
+    "ready",            // lookups of Ready symbols
+    "engine",           // what all scopes share
+    "scope",            // a dylib or a tracker
+    "initialize",       // its methods, from here on
+    "lookup",
+    "adding",
+    "handle",
+    "guard",
+    "lazy",
+    "unmapping",
+    "jit",     // the engine's end
+    "binding", // its methods, from here on
+    "link",
+    "cache",
+    "dylibs",
+    "builder", // how it is made
+    "trace",   // spans as a file
+    "cli",     // the command
+];
+
 /// The state stands below, the verbs that act on it above, and those in an order of their own.
 #[test]
 fn folders_of_the_protocol_know_only_those_below() {
@@ -115,31 +146,64 @@ fn the_order_of_the_protocol_lists_its_folders() {
 /// Memory, objects, the linker and LLVM stand in an order, so that each can be read, and replaced, without those above.
 #[test]
 fn rooms_of_the_pipeline_know_only_those_below() {
-    let rank = |room: &str| PIPELINE.iter().position(|listed| *listed == room);
-    let mut findings = Vec::new();
-    for source in sources().into_iter().filter(|source| !source.is_test) {
-        let Some(file) = source.path.strip_prefix("pipeline/src/") else { continue };
-        let room = file.split(['/', '.']).next().unwrap_or(file);
-        if file == "lib.rs" {
-            continue;
-        }
-        let Some(own) = rank(room) else {
-            findings.push(format!("{}: `{room}` has no place in PIPELINE", source.path));
-            continue;
-        };
-        let code = source.code_before_tests();
-        if code.contains("crate::{") {
-            findings.push(format!("{}: imports a group from `crate`: one `use` for each room", source.path));
-        }
-        let named: BTreeSet<&str> =
-            paths_in(&code, "crate::").filter_map(|path| path.split("::").next()).collect();
-        let above = named.into_iter().filter(|room| rank(room).is_some_and(|above| above > own));
-        findings.extend(above.map(|above| format!("{} ({room}): names {above}", source.path)));
-    }
     demand_none(
-        findings,
+        findings_of_rooms("pipeline/src/", &PIPELINE),
         "move the data down, take a closure or a trait of one's own, or let the room above put the two together",
     );
+}
+
+/// Formats of files stand below the engine, the engine below its scopes, and these below the `Jit`, which a builder makes.
+#[test]
+fn rooms_of_the_facade_know_only_those_below() {
+    demand_none(
+        findings_of_rooms("src/", &FACADE),
+        "move the data down, or let the room above put the two together",
+    );
+    let listed = FACADE.iter().filter(|room| {
+        let file = |name: &str| super::read(&format!("src/{room}{name}")).is_some();
+        !file(".rs") && !file("/mod.rs")
+    });
+    demand_none(listed.map(|room| format!("src/{room}")), "take it off FACADE");
+}
+
+/// Arrows that run up among the rooms of `root`, a file or a folder each.
+fn findings_of_rooms(root: &str, rooms: &[&str]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for source in sources().into_iter().filter(|source| !source.is_test) {
+        let Some(file) = source.path.strip_prefix(root) else { continue };
+        if !matches!(file, "lib.rs" | "main.rs") {
+            findings.extend(findings_of_room(&source, file, rooms));
+        }
+    }
+    findings
+}
+
+fn findings_of_room(source: &Source, file: &str, rooms: &[&str]) -> Vec<String> {
+    let rank = |room: &str| rooms.iter().position(|listed| *listed == room);
+    let room = file.split(['/', '.']).next().unwrap_or(file);
+    let Some(own) = rank(room) else {
+        return vec![format!("{}: `{room}` has no place in the order", source.path)];
+    };
+    let mut findings = Vec::new();
+    let code = source.code_before_tests();
+    if code.contains("crate::{") {
+        findings.push(format!("{}: imports a group from `crate`: one `use` for each room", source.path));
+    }
+    let named: BTreeSet<&str> =
+        paths_in(&code, "crate::").filter_map(|path| path.split("::").next()).collect();
+    for named in named {
+        match rank(named) {
+            Some(above) if above > own => findings.push(format!("{} ({room}): names {named}", source.path)),
+            None if named.starts_with(char::is_uppercase) => {
+                findings.push(format!(
+                    "{} ({room}): names {named} by its re-export, not by its room",
+                    source.path
+                ));
+            }
+            _ => (),
+        }
+    }
+    findings
 }
 
 /// The files of the protocol that are no tests.

@@ -1,35 +1,33 @@
 //! How a [`Jit`] is set up.
 
-use uruk_core::sync::Arc;
-use uruk_core::{ExecutorAddr, JitDylibLookupFlags, SessionEvent, TaskDispatcher};
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{
-    CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
-    OptimizationPipeline, Partition,
-};
-use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager, Speculator};
-use uruk_pipeline::link::ObjectLinkingLayer;
-use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions};
-use uruk_pipeline::object::CommonSymbols;
-use uruk_pipeline::platform::Platform;
-use uruk_pipeline::runtime::image::ProgramImage;
-use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
-#[cfg(feature = "llvm")]
-use uruk_pipeline::tiers::{TierPolicy, Tiers};
+mod compile;
+mod engine;
+mod run;
 
-use crate::binding::image_around_libraries;
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutorAddr, SessionEvent, TaskDispatcher};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::{OptimizationLevel, OptimizationPipeline, Partition};
+use uruk_pipeline::lazy::LazyCallFailure;
+use uruk_pipeline::memory::MemoryManager;
+use uruk_pipeline::runtime::process::ProcessSymbols;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::tiers::TierPolicy;
+
+#[cfg(feature = "llvm")]
+use self::compile::CompileOptions;
+use self::engine::EngineOptions;
+use self::run::RunOptions;
 #[cfg(feature = "llvm")]
 use crate::cache::CacheOptions;
-use crate::compiler_runtime::CompilerRuntime;
-use crate::dylibs::create_dylib;
-use crate::engine::{Engine, Observer, pool, session};
+use crate::dylibs::{create_dylib, create_searched};
+use crate::engine::Engine;
 use crate::error::JitError;
 use crate::files::Files;
 use crate::jit::Jit;
-use crate::lazy::OnCall;
+use crate::objects::{Objects, OnCall};
 use crate::ready::Ready;
-
-type OnLazyFailure = Box<dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync>;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
@@ -50,70 +48,34 @@ type OnLazyFailure = Box<dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + S
 /// ORC: `LLJITBuilder`.
 #[doc(alias = "LLJITBuilder")]
 pub struct JitBuilder {
-    threads: Option<usize>,
-    dispatcher: Option<Arc<dyn TaskDispatcher>>,
-    memory: Option<Arc<dyn MemoryManager>>,
-    process: ProcessSymbols,
-    observer: Option<Observer>,
-    initializes_on_lookup: bool,
-    keeps_dependants: bool,
-    on_lazy_failure: Option<OnLazyFailure>,
-    on_call: Option<OnCall>,
+    engine: EngineOptions,
     #[cfg(feature = "llvm")]
-    tiers: Option<Arc<dyn TierPolicy>>,
-    owns_process: bool,
-    #[cfg(feature = "llvm")]
-    codegen_level: CodegenLevel,
-    #[cfg(feature = "llvm")]
-    pipeline: OptimizationPipeline,
-    #[cfg(feature = "llvm")]
-    partition: Partition,
-    #[cfg(feature = "llvm")]
-    verifies_ir: bool,
-    #[cfg(feature = "llvm")]
-    cache: Option<CacheOptions>,
+    compile: CompileOptions,
+    run: RunOptions,
 }
 
 impl JitBuilder {
     /// One compile thread a core, `-O2`, and the symbols of the C and C++ libraries.
     pub fn new() -> Self {
         Self {
-            threads: None,
-            dispatcher: None,
-            memory: None,
-            process: ProcessSymbols::new(),
-            observer: None,
-            initializes_on_lookup: false,
-            keeps_dependants: false,
-            on_lazy_failure: None,
-            on_call: None,
+            engine: EngineOptions::new(),
             #[cfg(feature = "llvm")]
-            tiers: None,
-            owns_process: false,
-            #[cfg(feature = "llvm")]
-            codegen_level: CodegenLevel::Default,
-            #[cfg(feature = "llvm")]
-            pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
-            #[cfg(feature = "llvm")]
-            partition: Partition::default(),
-            #[cfg(feature = "llvm")]
-            verifies_ir: true,
-            #[cfg(feature = "llvm")]
-            cache: None,
+            compile: CompileOptions::new(),
+            run: RunOptions::default(),
         }
     }
 
     /// How many threads compile and link; zero compiles on the thread that looks symbols up.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = Some(threads);
+        self.engine.threads = Some(threads);
         self
     }
 
     /// Where tasks run, in place of a pool of [`JitBuilder::threads`].
     #[must_use]
     pub fn dispatcher(mut self, dispatcher: Arc<dyn TaskDispatcher>) -> Self {
-        self.dispatcher = Some(dispatcher);
+        self.engine.dispatcher = Some(dispatcher);
         self
     }
 
@@ -121,8 +83,8 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn optimization(mut self, level: OptimizationLevel) -> Self {
-        self.codegen_level = level.into();
-        self.pipeline = OptimizationPipeline::level(level);
+        self.compile.codegen_level = level.into();
+        self.compile.pipeline = OptimizationPipeline::level(level);
         self
     }
 
@@ -130,7 +92,7 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn pipeline(mut self, pipeline: OptimizationPipeline) -> Self {
-        self.pipeline = pipeline;
+        self.compile.pipeline = pipeline;
         self
     }
 
@@ -138,7 +100,7 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn partition(mut self, partition: Partition) -> Self {
-        self.partition = partition;
+        self.compile.partition = partition;
         self
     }
 
@@ -149,7 +111,7 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn verify_ir(mut self, verify: bool) -> Self {
-        self.verifies_ir = verify;
+        self.compile.verifies_ir = verify;
         self
     }
 
@@ -160,21 +122,21 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn cache(mut self, cache: impl Into<CacheOptions>) -> Self {
-        self.cache = Some(cache.into());
+        self.compile.cache = Some(cache.into());
         self
     }
 
     /// Which symbols of the process programs may use.
     #[must_use]
     pub fn process_symbols(mut self, process: ProcessSymbols) -> Self {
-        self.process = process;
+        self.engine.process = process;
         self
     }
 
     /// Where code goes.
     #[must_use]
     pub fn memory(mut self, memory: Arc<dyn MemoryManager>) -> Self {
-        self.memory = Some(memory);
+        self.engine.memory = Some(memory);
         self
     }
 
@@ -182,7 +144,7 @@ impl JitBuilder {
     /// several at once.
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
-        self.observer = Some(observer);
+        self.engine.observer = Some(observer);
         self
     }
 
@@ -194,7 +156,7 @@ impl JitBuilder {
     /// One load in each lookup, once all is initialised that was linked.
     #[must_use]
     pub fn initialize_on_lookup(mut self, initialize: bool) -> Self {
-        self.initializes_on_lookup = initialize;
+        self.run.initializes_on_lookup = initialize;
         self
     }
 
@@ -209,7 +171,7 @@ impl JitBuilder {
     /// As for [`ExecutionSession::create_jit_dylib_keeping_dependants`]. A call costs nothing.
     #[must_use]
     pub fn keep_dependants(mut self, keep: bool) -> Self {
-        self.keeps_dependants = keep;
+        self.engine.keeps_dependants = keep;
         self
     }
 
@@ -220,7 +182,7 @@ impl JitBuilder {
         mut self,
         handler: impl Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync + 'static,
     ) -> Self {
-        self.on_lazy_failure = Some(Box::new(handler));
+        self.run.on_lazy_failure = Some(Box::new(handler));
         self
     }
 
@@ -260,7 +222,7 @@ impl JitBuilder {
     #[must_use]
     #[doc(alias = "CompileOnDemandLayer")]
     pub fn compile_on_call(mut self, what: impl Into<Option<OnCall>>) -> Self {
-        self.on_call = what.into();
+        self.run.on_call = what.into();
         self
     }
 
@@ -277,8 +239,8 @@ impl JitBuilder {
     #[cfg(feature = "llvm")]
     #[must_use]
     pub fn tiers(mut self, policy: impl TierPolicy + 'static) -> Self {
-        self.on_call = Some(OnCall::Function);
-        self.tiers = Some(Arc::new(policy));
+        self.run.on_call = Some(OnCall::Function);
+        self.compile.tiers = Some(Arc::new(policy));
         self
     }
 
@@ -287,7 +249,7 @@ impl JitBuilder {
     /// dropped.
     #[must_use]
     pub fn owns_process(mut self, owns: bool) -> Self {
-        self.owns_process = owns;
+        self.engine.owns_process = owns;
         self
     }
 
@@ -298,94 +260,26 @@ impl JitBuilder {
     /// be made, [`JitError::Compile`] if LLVM does not understand the pipeline, [`JitError::Cache`] if the directory of a
     /// cache that has to hit cannot be used.
     pub fn build(self) -> Result<Jit, JitError> {
-        let memory = match self.memory {
-            Some(memory) => memory,
-            None => Arc::new(InProcessMemoryManager::with_options(MemoryOptions {
-                keeps_program: self.owns_process,
-                ..MemoryOptions::default()
-            })?),
-        };
-        let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
-        let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
-        let object_layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
-        let uses_pool = !self.owns_process && self.threads != Some(0);
-        let mut lazy = LazyCallThroughManager::new(ObjectLinkingLayer::clone(&object_layer))
-            .with_speculator(Speculator::new(uses_pool));
-        if let Some(handler) = self.on_lazy_failure {
-            lazy = lazy.on_failure(handler);
-        }
-        #[cfg(feature = "llvm")]
-        let (ir_layer, target, cache) = {
-            let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
-            let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
-            let mut cache = self.cache.map(|cache| cache.open(&compiler)).transpose()?.unwrap_or_default();
-            let modules = cache.modules.take();
-            if modules.is_none() {
-                compiler.check_pipeline()?;
-            }
-            let layer = IrCompileLayer::new(compiler, object_layer.clone());
-            (Arc::new(modules.into_iter().fold(layer, IrCompileLayer::with_cache)), target, cache)
-        };
-
-        #[cfg(feature = "llvm")]
-        let tiers = match self.tiers {
-            Some(policy) => {
-                let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
-                let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
-                Some((soon, Tiers::new(policy, uses_pool)))
-            }
-            None => None,
-        };
-
-        let dispatcher = match self.dispatcher {
-            Some(dispatcher) => dispatcher,
-            None => pool(self.threads)?,
-        };
-        let session = session(dispatcher, self.observer);
-        let keeps_dependants = self.keeps_dependants;
+        let Self { mut engine, run, .. } = self;
+        let (has_workers, initializes_on_lookup) = (engine.has_workers(), run.initializes_on_lookup);
+        let ground = engine.ground()?;
+        let linking = run.linking(ground.layer, has_workers);
+        let files = Arc::new(Files {
+            platform: ground.platform,
+            #[cfg(feature = "llvm")]
+            modules: self.compile.modules(linking.clone(), has_workers)?,
+            objects: Objects(linking.clone()),
+            linking,
+            process: Arc::new(std::mem::take(&mut engine.process)),
+        });
+        let session = engine.session()?;
+        let keeps_dependants = engine.keeps_dependants;
         let main = create_dylib(&session, "main", keeps_dependants)?;
-        let libraries = session.create_jit_dylib("libraries")?;
-        let process = Arc::new(self.process);
-        let low = object_layer.low_addresses().clone();
-        let generator = ProcessSymbolsGenerator::new(process.clone())
-            .adjusted_by(move |name, definition| low.of_process(name, definition));
-        libraries.add_generator(Arc::new(generator));
-        let mut searched_last = vec![(libraries.clone(), JitDylibLookupFlags::MatchExportedSymbolsOnly)];
-        if let Some(image) = &image {
-            image_around_libraries(&session, image, &mut searched_last)?;
-        }
-        let files = Files {
-            platform,
-            process,
-            commons: CommonSymbols::new(object_layer.clone()),
-            object_layer,
-            lazy,
-            on_call: self.on_call,
-            #[cfg(feature = "llvm")]
-            tiers,
-            #[cfg(feature = "llvm")]
-            ir_layer,
-            #[cfg(feature = "llvm")]
-            target,
-            #[cfg(feature = "llvm")]
-            verifies_ir: self.verifies_ir,
-            #[cfg(feature = "llvm")]
-            disk_cache: cache.disk,
-            #[cfg(feature = "llvm")]
-            cache_refused: cache.refused,
-        };
-        let files = Arc::new(files);
-        if let Some(runtime) = CompilerRuntime::find(files.clone()) {
-            // Its symbols are hidden, so that each program has its own; this is part of the program.
-            let dylib = session.create_jit_dylib("compiler runtime")?;
-            dylib.add_generator(Arc::new(runtime));
-            dylib.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly)?;
-            searched_last.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
-        }
+        let searched_last = create_searched(&session, &files, ground.image.as_ref())?;
         for (library, flags) in &searched_last {
             main.add_to_link_order(library, *flags)?;
         }
-        let (ready, initializes_on_lookup) = (Ready::new(&main), self.initializes_on_lookup);
+        let (memory, image, ready) = (ground.memory, ground.image, Ready::new(&main));
         let engine = Engine {
             session,
             searched_last,
@@ -423,6 +317,6 @@ impl Default for JitBuilder {
 
 impl std::fmt::Debug for JitBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("JitBuilder").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("JitBuilder").field("threads", &self.engine.threads).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,67 @@
+//! How modules of LLVM IR are compiled.
+
+use uruk_core::sync::Arc;
+use uruk_pipeline::ir::{
+    CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
+    OptimizationPipeline, Partition,
+};
+use uruk_pipeline::tiers::{TierPolicy, Tiers};
+
+use crate::cache::CacheOptions;
+use crate::error::JitError;
+use crate::modules::Modules;
+use crate::objects::Linking;
+
+/// How modules of LLVM IR are compiled.
+pub(super) struct CompileOptions {
+    pub(super) codegen_level: CodegenLevel,
+    pub(super) pipeline: OptimizationPipeline,
+    pub(super) partition: Partition,
+    pub(super) verifies_ir: bool,
+    pub(super) cache: Option<CacheOptions>,
+    pub(super) tiers: Option<Arc<dyn TierPolicy>>,
+}
+
+impl CompileOptions {
+    /// `-O2`, verified, without a cache.
+    pub(super) fn new() -> Self {
+        Self {
+            codegen_level: CodegenLevel::Default,
+            pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
+            partition: Partition::default(),
+            verifies_ir: true,
+            cache: None,
+            tiers: None,
+        }
+    }
+
+    /// The layer that compiles modules, above `linking`.
+    ///
+    /// # Errors
+    /// [`JitError::Compile`] and [`JitError::Cache`].
+    pub(super) fn modules(self, linking: Arc<Linking>, has_workers: bool) -> Result<Modules, JitError> {
+        let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
+        let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
+        let mut cache = self.cache.map(|cache| cache.open(&compiler)).transpose()?.unwrap_or_default();
+        let of_modules = cache.modules.take();
+        if of_modules.is_none() {
+            compiler.check_pipeline()?;
+        }
+        let layer = IrCompileLayer::new(compiler, linking.layer.clone());
+        let layer = Arc::new(of_modules.into_iter().fold(layer, IrCompileLayer::with_cache));
+        let tiers = self.tiers.map(|policy| {
+            let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
+            let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
+            (soon, Tiers::new(policy, has_workers))
+        });
+        Ok(Modules {
+            linking,
+            layer,
+            target,
+            verifies_ir: self.verifies_ir,
+            tiers,
+            disk_cache: cache.disk,
+            cache_refused: cache.refused,
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Where an engine runs: its memory, its threads, its session, and the process around it.
+
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionEvent, TaskDispatcher};
+use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions};
+use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::runtime::process::ProcessSymbols;
+
+use crate::error::JitError;
+
+type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+
+/// Where an engine runs.
+pub(super) struct EngineOptions {
+    pub(super) threads: Option<usize>,
+    pub(super) dispatcher: Option<Arc<dyn TaskDispatcher>>,
+    pub(super) memory: Option<Arc<dyn MemoryManager>>,
+    pub(super) process: ProcessSymbols,
+    pub(super) observer: Option<Observer>,
+    pub(super) keeps_dependants: bool,
+    pub(super) owns_process: bool,
+}
+
+/// The memory of an engine, and the layer that links into it.
+pub(super) struct Ground {
+    pub(super) memory: Arc<dyn MemoryManager>,
+    pub(super) image: Option<ProgramImage>,
+    pub(super) platform: Arc<Platform>,
+    pub(super) layer: Arc<ObjectLinkingLayer>,
+}
+
+impl EngineOptions {
+    /// One thread a core, and the symbols of the C and C++ libraries.
+    pub(super) fn new() -> Self {
+        Self {
+            threads: None,
+            dispatcher: None,
+            memory: None,
+            process: ProcessSymbols::new(),
+            observer: None,
+            keeps_dependants: false,
+            owns_process: false,
+        }
+    }
+
+    /// Whether workers compile in the background when they have nothing else to do.
+    pub(super) fn has_workers(&self) -> bool {
+        !self.owns_process && self.threads != Some(0)
+    }
+
+    /// # Errors
+    /// [`JitError::Memory`].
+    pub(super) fn ground(&mut self) -> Result<Ground, JitError> {
+        let memory = match self.memory.take() {
+            Some(memory) => memory,
+            None => Arc::new(InProcessMemoryManager::with_options(MemoryOptions {
+                keeps_program: self.owns_process,
+                ..MemoryOptions::default()
+            })?),
+        };
+        let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
+        let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
+        let layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
+        Ok(Ground { memory, image, platform, layer })
+    }
+
+    /// # Errors
+    /// [`JitError::Threads`].
+    pub(super) fn session(&mut self) -> Result<ExecutionSession, JitError> {
+        let dispatcher = match self.dispatcher.take() {
+            Some(dispatcher) => dispatcher,
+            None => self.pool()?,
+        };
+        let mut session = ExecutionSession::builder().dispatcher(dispatcher);
+        #[cfg(feature = "llvm")]
+        {
+            session = session.refuse_waits_while(held_context);
+        }
+        if let Some(observer) = self.observer.take() {
+            session = session.observer(observer);
+        }
+        Ok(session.build())
+    }
+
+    fn pool(&self) -> Result<Arc<dyn TaskDispatcher>, JitError> {
+        let of_cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(match self.threads.unwrap_or_else(of_cores) {
+            0 => Arc::new(InPlaceTaskDispatcher::default()),
+            threads => Arc::new(WorkStealingTaskDispatcher::builder().workers(threads).build()?),
+        })
+    }
+}
+
+/// A task that waits while it holds a context waits for ever if what it waits for needs the same.
+#[cfg(feature = "llvm")]
+fn held_context() -> Option<uruk_core::HeldResource> {
+    uruk_pipeline::ir::ThreadSafeContext::held_resource()
+}
