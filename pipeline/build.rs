@@ -113,7 +113,7 @@ mod llvm {
         Path::new(files.split_whitespace().next()?).canonicalize().ok()
     }
 
-    /// A jump to where the slot says, which is to the next instruction at first. Linkers leave out what nobody calls.
+    /// A jump to where the slot says, which is to the next instruction at first. Linkers leave out functions without callers.
     fn write_stub(text: &mut String, name: &str) {
         let written = write!(
             text,
