@@ -27,7 +27,7 @@ pub fn current_worker() -> Option<usize> {
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) pool: Arc<Pool>,
-    /// None for the herald, which works for the pool without a number or a slot.
+    /// None for the event thread, which works for the pool without a number or a slot.
     pub(crate) number: Option<usize>,
     /// The slot, while it is at work. The worker's loop holds it while it searches; a task that blocks gives it away.
     slot: RefCell<Option<Local<Queued>>>,
@@ -44,7 +44,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Makes the running thread a worker of `pool`, or its herald, until [`Worker::leave`].
+    /// Makes the running thread a worker of `pool`, or its event thread, until [`Worker::leave`].
     pub(crate) fn enter(pool: Arc<Pool>, number: Option<usize>) -> Rc<Self> {
         let worker = Rc::new(Self {
             pool,
@@ -60,8 +60,8 @@ impl Worker {
         worker
     }
 
-    /// Whether the thread is the pool's herald.
-    pub(crate) fn is_herald(&self) -> bool {
+    /// Whether the thread is the pool's event thread.
+    pub(crate) fn is_event_thread(&self) -> bool {
         self.number.is_none()
     }
 

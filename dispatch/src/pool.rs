@@ -12,7 +12,7 @@
 //! (`vacated`, `threads`).
 
 mod blocked;
-mod herald;
+mod event_thread;
 mod look;
 
 use std::io;
@@ -30,7 +30,7 @@ use crate::threads::{NotStarted, Threads};
 use crate::worker;
 
 use blocked::Blocked;
-use herald::Herald;
+use event_thread::EventThread;
 
 /// The shared state of a pool.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Pool {
     pub(crate) queues: Queues<Queued>,
     pub(crate) sleep: Sleep,
     pub(crate) gate: Gate,
-    herald: Herald,
+    event_thread: EventThread,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
     pub(crate) stopwatch: Stopwatch,
@@ -75,7 +75,7 @@ impl Pool {
             queues,
             sleep: Sleep::new(slots),
             gate: Gate::new(),
-            herald: Herald::default(),
+            event_thread: EventThread::default(),
             limits,
             counters: Counters::new(slots),
             stopwatch,
@@ -96,7 +96,7 @@ impl Pool {
             return Err(task);
         }
         let task = match task.delivers_events() {
-            true => match self.give_to_herald(task) {
+            true => match self.give_to_event_thread(task) {
                 Ok(()) => return Ok(()),
                 Err(task) => task,
             },
@@ -156,8 +156,8 @@ impl Pool {
 
     fn block<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
         let Some(worker) = current::worker_of(self) else { return Ok(block()) };
-        if worker.is_herald() {
-            return Ok(self.block_herald(&worker, block));
+        if worker.is_event_thread() {
+            return Ok(self.block_event_thread(&worker, block));
         }
         let (blocked, lifted) = Blocked::begin(self, &worker);
         match worker.take() {
@@ -197,7 +197,7 @@ impl Pool {
             if !weakened("pool::closes_without_waking") {
                 self.sleep.wake_all();
             }
-            self.herald.close();
+            self.event_thread.close();
         }
     }
 

@@ -27,11 +27,11 @@ impl Followers {
 pub(crate) struct Urgency {
     /// A unit was claimed below the highest priority.
     pub(super) is_followed: bool,
-    pub(super) rises: Pieces<(Riser, RisingPriority)>,
+    pub(super) rises: Pieces<(PrioritySource, RisingPriority)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Riser {
+pub(super) enum PrioritySource {
     Row(RowId),
     Claim(ClaimId),
     Query(QueryId),

@@ -3,7 +3,7 @@
 use crate::EventKind;
 use crate::sync::weakened;
 
-use super::followers::{Followers, Riser};
+use super::followers::{Followers, PrioritySource};
 use crate::protocol::state::{Effects, Payload, Phase, Query, RisingPriority, Row, SessionState};
 use crate::protocol::storage::{ClaimId, QueryId, RowId};
 
@@ -12,7 +12,7 @@ impl<P: Payload> SessionState<P> {
     #[inline]
     pub(crate) fn raise(&mut self, row: RowId, to: RisingPriority) {
         if self.urgency.is_followed && self.priority_of(row).is_some_and(|priority| priority < to) {
-            self.urgency.rises.push_back((Riser::Row(row), to));
+            self.urgency.rises.push_back((PrioritySource::Row(row), to));
         }
     }
 
@@ -41,7 +41,7 @@ impl<P: Payload> SessionState<P> {
             let Some(row) = self.definitions.row(entry.row) else { continue };
             let needed = priority.unwrap_or(RisingPriority::at(row.own_priority));
             if self.priority_of(entry.row).is_some_and(|priority| priority < needed) {
-                self.urgency.rises.push_back((Riser::Row(entry.row), needed));
+                self.urgency.rises.push_back((PrioritySource::Row(entry.row), needed));
             }
             let claim = row.claim().filter(|_| priority.is_none());
             if let Some(claim) = claim.and_then(|claim| self.definitions.claim_mut(claim)) {
@@ -62,9 +62,9 @@ impl<P: Payload> SessionState<P> {
             && let Some((node, to)) = self.urgency.rises.pop_back(effects)
         {
             let steps = match node {
-                Riser::Row(row) => self.raise_row(row, to, effects),
-                Riser::Claim(claim) => self.raise_claim(claim, to, effects),
-                Riser::Query(query) => self.raise_query(query, to),
+                PrioritySource::Row(row) => self.raise_row(row, to, effects),
+                PrioritySource::Claim(claim) => self.raise_claim(claim, to, effects),
+                PrioritySource::Query(query) => self.raise_query(query, to),
             };
             // The giver of the budget counts the steps taken from it.
             self.agenda.count_steps(steps.saturating_sub(*budget));
@@ -97,7 +97,10 @@ impl<P: Payload> SessionState<P> {
                 effects.more().raised.push(ticketed.clone());
             }
             steps += asked.len();
-            let followers = asked.iter().map(|&query| Riser::Query(query)).chain(origin.map(Riser::Claim));
+            let followers = asked
+                .iter()
+                .map(|&query| PrioritySource::Query(query))
+                .chain(origin.map(PrioritySource::Claim));
             followers.for_each(|node| self.urgency.rises.push_back((node, to)));
         }
         self.observe_rise(id, effects);
@@ -111,7 +114,7 @@ impl<P: Payload> SessionState<P> {
         // A suspended one raises what it needs when it has found it.
         let Some(Query { phase: Phase::Lodged(lodged), .. }) = self.lookups.query(query) else { return 1 };
         let waits = lodged.entries.iter().filter(|entry| entry.waits());
-        waits.for_each(|entry| self.urgency.rises.push_back((Riser::Row(entry.row), to)));
+        waits.for_each(|entry| self.urgency.rises.push_back((PrioritySource::Row(entry.row), to)));
         1 + lodged.entries.len()
     }
 
@@ -130,7 +133,7 @@ impl<P: Payload> SessionState<P> {
         }
         for dependency in self.forest.dependencies_of_component(component) {
             steps += 1;
-            self.urgency.rises.push_back((Riser::Row(dependency), to));
+            self.urgency.rises.push_back((PrioritySource::Row(dependency), to));
         }
         steps
     }

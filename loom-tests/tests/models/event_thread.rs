@@ -1,7 +1,7 @@
-//! The herald of a pool: news is told while the workers are busy, and while an observer waits.
+//! The event thread of a pool: news is told while the workers are busy, and while an observer waits.
 //!
 //! ```text
-//!  dispatch             herald
+//!  dispatch             event thread
 //!  lock, push, unlock   lock, queue empty and open? sleep (the lock goes with it)
 //!  notify               wake, take
 //! ```
@@ -13,10 +13,10 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `herald::sleeps_on_an_earlier_look`: the lock is let go between the look and the sleep | `dispatch/src/pool/herald.rs` | `news_is_told_while_the_worker_is_busy` |
-//! | `herald::closes_without_waking` | `dispatch/src/pool/herald.rs` | `news_is_told_while_the_worker_is_busy` |
-//! | `herald::keeps_its_queue_while_it_waits` | `dispatch/src/pool/herald.rs` | `an_observer_may_wait_for_the_next_news` |
-//! | `herald::ends_the_outer_wait_with_the_inner` | `dispatch/src/pool/herald.rs` | `an_observer_may_wait_inside_a_wait` |
+//! | `event_thread::sleeps_on_an_earlier_look`: the lock is let go between the look and the sleep | `dispatch/src/pool/event_thread.rs` | `news_is_told_while_the_worker_is_busy` |
+//! | `event_thread::closes_without_waking` | `dispatch/src/pool/event_thread.rs` | `news_is_told_while_the_worker_is_busy` |
+//! | `event_thread::keeps_its_queue_while_it_waits` | `dispatch/src/pool/event_thread.rs` | `an_observer_may_wait_for_the_next_news` |
+//! | `event_thread::ends_the_outer_wait_with_the_inner` | `dispatch/src/pool/event_thread.rs` | `an_observer_may_wait_inside_a_wait` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::model_within;
@@ -36,7 +36,7 @@ fn task(run: impl FnOnce() + Send + 'static) -> Task {
 
 /// ```text
 ///  worker:  busy until it is told ......................... ends
-///  herald:             first news ─ sleeps ─ second news: told
+///  events:             first news ─ sleeps ─ second news: told
 /// ```
 #[test]
 fn news_is_told_while_the_worker_is_busy() {
@@ -55,7 +55,7 @@ fn news_is_told_while_the_worker_is_busy() {
 }
 
 /// ```text
-///  herald:  first news: waits for the second ........................ goes on
+///  events:  first news: waits for the second ........................ goes on
 ///  worker:                                    second news: ends it
 /// ```
 #[test]
@@ -74,7 +74,7 @@ fn an_observer_may_wait_for_the_next_news() {
 }
 
 /// ```text
-///  herald:  first news: declares a wait ─ looks something up ─ goes on in the declared wait ....... goes on
+///  events:  first news: declares a wait ─ looks something up ─ goes on in the declared wait ....... goes on
 ///  worker:                                                     second news: ends it
 /// ```
 #[test]
