@@ -1,4 +1,4 @@
-//! [`CompileCache`]: what a layer that compiles asks: memory first, then what lies below, and one compile at a time for each key.
+//! [`CompileCache`]: the cache of a layer that compiles: memory first, then the cache below, and one compile at a time for each key.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::object::ObjectBuffer;
 /// With a session that is `&|wait| session.blocking(|| wait()).is_ok()`.
 pub type Blocking<'a> = dyn Fn(&mut dyn FnMut()) -> bool + 'a;
 
-/// A cache in memory above another one, and who makes what.
+/// A cache in memory above another one, with one maker for each entry.
 ///
 /// # Concurrency
 /// Callable from any thread. Only [`get_or_make`](Self::get_or_make) waits, and not for ever.
@@ -51,7 +51,7 @@ pub struct CompileCacheStats {
     pub shared: u64,
     /// They were made.
     pub made: u64,
-    /// How often an entry was made because a wait for who made it already took too long.
+    /// How often an entry was made because a wait for another maker took too long.
     pub waits_given_up: u64,
 }
 

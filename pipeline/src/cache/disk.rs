@@ -22,7 +22,7 @@ use crate::runtime::tls::SignalsBlocked;
 ///
 /// # Concurrency
 /// Callable from any thread. Entries are written on a thread of the cache's own, which [`retire`](ObjectCache::retire) ends. Later ones are
-/// written many at a time by who puts them, and when the cache is flushed or dropped.
+/// written many at a time by the threads that put them, and when the cache is flushed or dropped.
 #[derive(Debug)]
 pub struct DiskCache {
     own: Files,
@@ -63,7 +63,7 @@ impl DiskCache {
         Ok(Self::new(Arc::new(Pack::open(path, access, limits)?)))
     }
 
-    /// A cache of what is in `pack`.
+    /// A cache over `pack`.
     pub fn new(pack: Arc<Pack>) -> Self {
         let own = Files::of(pack);
         let files = own.clone();
@@ -83,7 +83,7 @@ impl DiskCache {
 
     fn push(&self, key: &Key, object: ObjectBuffer, mut claim: Claim) {
         if self.is_retired() {
-            // It has a descriptor, and what is written may be written late.
+            // It has a descriptor, and entries may be written late.
             claim = Claim::none();
         }
         let write = Write { key: *key, object, claim };
@@ -161,7 +161,7 @@ impl ObjectCache for DiskCache {
     }
 
     fn flush(&self) {
-        // A handler that calls a function for the first time would wait for what it has interrupted.
+        // A handler that calls a function for the first time would wait for the code that it has interrupted.
         let _signals = SignalsBlocked::now();
         self.writer.flush();
     }

@@ -1,4 +1,4 @@
-//! [`CacheEvent`]: what a layer has asked a cache for, and what came of it, in one line.
+//! [`CacheEvent`]: a layer's request to a cache and its outcome, in one line.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{Key, Miss};
 /// The kinds of entries that a module has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EntryKind {
-    /// Its interface: what it defines and needs.
+    /// Its interface: its definitions and references.
     Interface,
     /// Its object.
     Object,

@@ -63,7 +63,7 @@ pub(crate) struct Leader<'a, K: Copy + Eq + Hash, V: Clone> {
     has_landed: bool,
 }
 
-/// Has a seat until it is dropped, also by a panic of who waits.
+/// Has a seat until it is dropped, also by a panic of the thread that waits.
 struct Seated<'a, K: Copy + Eq + Hash, V: Clone> {
     flights: &'a Flights<K, V>,
     key: K,
@@ -120,7 +120,7 @@ impl<K: Copy + Eq + Hash, V: Clone> Flights<K, V> {
         let mut seats = {
             let mut book = self.book.lock();
             let seats = book.waiting.remove(key).unwrap_or_default();
-            // Told under the lock: who stands up later finds it, and who has stood up has no seat.
+            // Told under the lock: a thread that stands up later finds the message, and one that has stood up has no seat.
             book.told.extend(seats.iter().map(|seat| (seat.number, Told::Has(value.clone()))));
             seats
         };

@@ -52,7 +52,7 @@ pub enum Damage {
     /// Its bytes are not those that were written.
     #[error("its checksum is wrong")]
     Checksum,
-    /// Its bytes have another form than what is looked for.
+    /// Its bytes have another form than the requested one.
     #[error("it has another form than this version writes")]
     Form,
     /// There is no memory for it.

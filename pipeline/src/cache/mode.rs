@@ -1,4 +1,4 @@
-//! [`CacheMode`]: what may be done with a cache; [`ReadOnlyCache`], one that is only asked.
+//! [`CacheMode`]: the allowed uses of a cache; [`ReadOnlyCache`], one that is only read.
 
 use uruk_core::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`RangeLock`]: who makes the entry of a key among processes. The kernel lets it go when its process dies.
+//! [`RangeLock`]: the right to make the entry of a key, among processes. The kernel releases it when its process dies.
 //!
 //! Each key has one byte of a file without contents. The lock belongs to the open file, which is opened for each lock: so it tells
 //! threads apart too, and a child of a fork does not let its parent's go.

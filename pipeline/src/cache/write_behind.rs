@@ -137,7 +137,7 @@ impl<J: Job> WriteBehind<J> {
             self.shared.work.notify_all();
         }
         if let Writer::Runs(thread) = writer {
-            // It has caught the panics of what it wrote.
+            // It has caught the panics of its writes.
             let _ = thread.join();
         }
         self.shared.queue.lock().writer = Writer::Retired;
@@ -173,13 +173,13 @@ impl<J: Job> WriteBehind<J> {
         if matches!(queue.writer, Writer::NotStarted) {
             let shared = self.shared.clone();
             let started = thread::Builder::new().name("uruk-cache".to_owned()).spawn(move || shared.run());
-            // A system that refuses one now may refuse the next as well: who pushes writes from here on.
+            // A system that refuses a thread now may refuse the next as well: from here on each caller of `push` writes.
             queue.writer = started.map_or(Writer::Retired, Writer::Runs);
         }
         matches!(queue.writer, Writer::Runs(_))
     }
 
-    /// Whether this is the child of a fork: the thread is in the parent, and so is what is queued.
+    /// Whether this is the child of a fork: the thread and the queued writes are the parent's.
     fn is_elsewhere(&self) -> bool {
         self.home != Home::here()
     }

@@ -1,5 +1,5 @@
-//! A pair of barriers of which one side costs nothing: what happens often orders the compiler alone, and what happens seldom has the kernel
-//! order all threads of the process (`membarrier`).
+//! A pair of barriers of which one side costs nothing. The frequent side orders the compiler alone; the rare side has the kernel order all
+//! threads of the process (`membarrier`).
 //!
 //! Between a store and a later load on one side, and a store and a later load on the other, they do what a SeqCst fence on each side does.
 

@@ -37,7 +37,7 @@ struct Domain {
     slots: Slots<Box<dyn Any + Send + Sync>, RemovalNumber>,
 }
 
-/// A thread that runs linked code: what was there when it entered stays mapped until it has passed.
+/// A thread that runs linked code: code that was there when it entered stays mapped until it has passed.
 ///
 /// Guards of one thread nest; it has left when the last of them is dropped. One that is forgotten holds code back for ever.
 ///
@@ -163,7 +163,7 @@ impl Default for GuardDomain {
 }
 
 impl Guard {
-    /// Says that this thread holds no address of code at this moment: what was removed before may go.
+    /// Says that this thread holds no address of code at this moment: code that was removed before may go.
     ///
     /// Does nothing while the thread has another guard.
     ///

@@ -72,7 +72,7 @@ impl Reader {
 impl Slot {
     /// Whether it is inside: by which sequence.
     fn inside(&self) -> Option<u64> {
-        // ordering[guard-leave]: Acquire. Pairs with the Release in `pass`: what the thread did inside is over when its code goes.
+        // ordering[guard-leave]: Acquire. Pairs with the Release in `pass`: the thread's work inside is over when its code goes.
         let sequence = self.sequence.load(Ordering::Acquire);
         (sequence % 2 == 1).then_some(sequence)
     }

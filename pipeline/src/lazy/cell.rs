@@ -59,8 +59,8 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         self.0.lock().now.clone()
     }
 
-    /// Has the slot lead to the body, which `find` looks for. `keep` is told of it before, under the lock, so that what keeps code follows
-    /// the slot. As many calls of it are counted as `calls` says.
+    /// Has the slot lead to the body that `find` looks for. `keep` hears of it before, under the lock, so that the code's keepers follow
+    /// the slot. `calls` calls of it are counted.
     ///
     /// Fails if there is no body and the stub was not led elsewhere meanwhile.
     pub(super) fn bind<H, T, E>(

@@ -48,7 +48,7 @@ impl FileStubs {
         Self { file: file.into(), title, functions: HashMap::new() }
     }
 
-    /// Those of an object: what its symbol table says to be a function.
+    /// The functions of an object, according to its symbol table.
     pub fn of_object(object: &ObjectBuffer, interface: &ObjectInterface<'_>) -> Self {
         let mut stubs = Self::of(object.name());
         let mut names = HashMap::new();
@@ -61,8 +61,8 @@ impl FileStubs {
         stubs
     }
 
-    /// Has an object promise its functions by the names of their bodies: the stubs are what others refer to. Its layer must be a
-    /// [`FileLayer`] of the same stubs.
+    /// Has an object promise its functions by the names of their bodies: others refer to the stubs. Its layer must be a [`FileLayer`] of
+    /// the same stubs.
     pub fn stand_before(&self, session: &ExecutionSession, object: &mut ObjectMaterializationUnit) {
         let (interface, references) = object.promises();
         self.rename_bodies(session, interface, |_, _| ());
@@ -98,7 +98,7 @@ impl FileStubs {
         functions.collect()
     }
 
-    /// Leaves functions out of what the file defines for others: who refers to one needs its stub alone.
+    /// Leaves functions out of the file's definitions for others: a reference to a function needs its stub alone.
     pub(crate) fn leave_out(&self, references: &mut References) {
         let defined = references.defined.iter().filter(|name| !self.functions.contains_key(name.as_str()));
         references.defined = defined.cloned().collect();

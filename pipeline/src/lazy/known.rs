@@ -68,7 +68,7 @@ impl LazyUnit {
 impl KnownFunction {
     /// The number of its first call among those of all functions.
     pub(super) fn first_call(&self) -> Option<u64> {
-        // Relaxed: an order and a fact, for who is curious or works ahead.
+        // Relaxed: an order and a fact, for statistics and the speculator.
         Some(self.call.load(Ordering::Relaxed)).filter(|call| *call != 0)
     }
 

@@ -195,7 +195,7 @@ impl Speculator {
         self.0.follows_calls.store(true, Ordering::Relaxed); // who is late is not followed
     }
 
-    /// Compiles nothing more ahead; what is compiled now is finished.
+    /// Compiles nothing more ahead; a running compile is finished.
     ///
     /// # Concurrency
     /// Callable from any thread. Does not wait for that.
@@ -216,10 +216,10 @@ impl Speculator {
         }
     }
 
-    /// The same, and waits for what is compiled now.
+    /// The same, and waits for a running compile.
     ///
     /// # Concurrency
-    /// Blocks for as long as one function takes. Not to be called by what compiles.
+    /// Blocks for as long as one function takes. Not to be called by code that compiles.
     pub fn stop_and_wait(&self) {
         self.stop();
         wait_for_rest();

@@ -1,4 +1,4 @@
-//! The graph of stubs: what it contains before it is linked.
+//! The graph of stubs: its contents before it is linked.
 
 use uruk_core::SymbolName;
 

@@ -4,7 +4,7 @@ use std::ops::{Add, AddAssign};
 
 use super::SegmentKind;
 
-/// Bytes, split by what they are for.
+/// Bytes, split by their use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentBytes {
     /// Executable bytes.

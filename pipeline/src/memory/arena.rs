@@ -169,7 +169,7 @@ impl Arena {
         Ok(self.hand_out(start..start + len, request.content_bytes))
     }
 
-    /// Makes a piece of what has been taken out of the free ranges.
+    /// Makes a piece of a range that has been taken out of the free ranges.
     fn hand_out(&mut self, range: Range<usize>, content_bytes: usize) -> Piece {
         let (slab_start, slab) = slab_of(&mut self.slabs, range.start);
         let piece = slab.hand_out(range, content_bytes);
@@ -282,17 +282,17 @@ impl Arena {
         true
     }
 
-    /// Forgets the working view of what is finalized, where that is worth it.
+    /// Forgets the working view of finalized pieces, where that is worth it.
     pub(super) fn settle(&mut self, piece: &Piece) {
         slab_of(&mut self.slabs, piece.range.start).1.settle();
     }
 
-    /// Notes a fork, in the process that goes on: what is in use now belongs to the child too.
+    /// Notes a fork, in the process that goes on: pieces that are in use now belong to the child too.
     pub(super) fn note_fork_in_parent(&mut self) {
         self.slabs.values_mut().for_each(Slab::inherit);
     }
 
-    /// Notes a fork, in the new process: what was free in shared pages is the parent's.
+    /// Notes a fork, in the new process: free memory in shared pages is the parent's.
     pub(super) fn note_fork_in_child(&mut self) {
         if self.views == Views::One {
             return; // Every page is private and each side has its own.

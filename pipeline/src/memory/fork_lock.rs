@@ -63,7 +63,7 @@ pub(crate) struct StaticForkLock<T: 'static> {
 
 // SAFETY: the cell is touched by the handlers of forks alone, and only while they hold the lock.
 unsafe impl<T: Send> Sync for StaticForkLock<T> {}
-// SAFETY: what is held is borrowed for ever, and moves no more.
+// SAFETY: the held value is borrowed for ever, and moves no more.
 unsafe impl<T: Send> Send for StaticForkLock<T> {}
 
 impl<T> StaticForkLock<T> {

@@ -203,7 +203,7 @@ pub(super) fn map_private(start: usize, len: usize) -> Result<(), MemoryError> {
 
 /// Turns `start..start + len` back into inaccessible reserved addresses; its pages are freed.
 pub(super) fn map_nothing(start: usize, len: usize) -> Result<(), MemoryError> {
-    // SAFETY: the range lies in our reserved range and belongs to the caller, who is done with it.
+    // SAFETY: the range lies in our reserved range and belongs to the caller, which no longer uses it.
     unsafe {
         rustix::mm::mmap_anonymous(
             pointer(start).cast(),
@@ -218,7 +218,7 @@ pub(super) fn map_nothing(start: usize, len: usize) -> Result<(), MemoryError> {
 
 /// Lets `start..start + len` of the reserved range be read, as zeros, where nothing is mapped yet.
 pub(super) fn make_readable(start: usize, len: usize) -> Result<(), MemoryError> {
-    // SAFETY: the range lies in our reserved range and belongs to the caller; what was inaccessible has no users.
+    // SAFETY: the range lies in our reserved range and belongs to the caller; inaccessible pages have no users.
     unsafe { rustix::mm::mprotect(pointer(start).cast(), len, MprotectFlags::READ) }
         .map_err(protect_error(start, len, "readable"))
 }

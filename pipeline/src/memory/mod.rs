@@ -1,4 +1,4 @@
-//! Executable memory: who hands it out, and the values a link owns while it fills and then keeps it.
+//! Executable memory: its managers, and the values that a link owns while it fills the memory and then keeps it.
 //!
 //! A link asks a [`MemoryManager`] for all segments of one object at once and receives an
 //! [`InFlightAlloc`]: final addresses, and working memory to write the contents through. When the
@@ -98,7 +98,7 @@ pub enum SegmentKind {
     ReadOnly,
     /// Readable and writable, private to this process, written in place.
     Data,
-    /// Like [`Self::Data`], for what only 64-bit distances and addresses refer to: it may lie anywhere.
+    /// Like [`Self::Data`], for data that is reached by 64-bit distances and addresses alone: it may lie anywhere.
     FarData,
 }
 
@@ -153,8 +153,8 @@ pub trait Backing: Send + Sync {
     /// The content bytes of segment number `segment`, zeroed when handed out first.
     fn working(&mut self, segment: usize) -> &mut [u8];
 
-    /// Says that the bytes `range` of segment number `segment` are going to be written next. A hint, for managers to which
-    /// many pages at once are cheaper than one by one; what is not announced may be padding and should stay untouched.
+    /// Announces that the bytes `range` of segment number `segment` are going to be written next. A hint, for managers to which many pages
+    /// at once are cheaper than one by one. Other bytes may be padding and should stay untouched.
     fn will_write(&mut self, segment: usize, range: Range<usize>) {
         let _ = (segment, range);
     }

@@ -7,8 +7,8 @@
 //!                                       addresses, each segment begins below 2 GiB
 //! ```
 //!
-//! All segments of an object lie in one range, and so reach each other. Two objects may lie in different ranges: what
-//! one needs of the other is then reached as if that was a library's, through a stub or a table of addresses.
+//! All segments of an object lie in one range, and so reach each other. Two objects may lie in different ranges: each then reaches the
+//! other as it reaches a library, through a stub or a table of addresses.
 //!
 //! Ranges are tried in their order, so that objects lie in few of them and the last ones become free.
 
@@ -156,7 +156,7 @@ impl Ranges {
     ) -> Result<Vec<Piece>, Refusal> {
         let mut pieces = Vec::with_capacity(requests.len());
         for request in requests {
-            // The room that code reaches is for what needs to be reached.
+            // The room within reach of code is for segments that need it.
             let taken = if request.kind == SegmentKind::FarData && is_large(request) {
                 let one = std::slice::from_ref(request);
                 self.take_aside(owner, one, ReservedRange::reserve).map_err(Refusal::Failed)
@@ -254,7 +254,7 @@ impl Ranges {
         });
     }
 
-    /// Forgets the working view of what is finalized, where that is worth it.
+    /// Forgets the working view of finalized pieces, where that is worth it.
     pub(super) fn settle(&mut self, piece: &Piece) {
         if let Some(arena) = self.arena_of(piece.range.start) {
             arena.settle(piece);

@@ -227,7 +227,7 @@ impl Slab {
         }
     }
 
-    /// Forgets all of the working view; what is written through it later comes back page by page.
+    /// Forgets all of the working view. Later writes bring pages back one by one.
     pub(super) fn forget_working_view(&self) {
         if let Access::TwoViews { working } = self.access {
             mapping::forget_view(working, self.touched_end.next_multiple_of(PAGE_BYTES) - self.range.start);

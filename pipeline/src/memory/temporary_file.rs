@@ -24,7 +24,7 @@ pub struct TemporaryFile {
 }
 
 /// The number of a file in memory lies below this one, and as high as is allowed: few programs open a file of this number. A debugger may
-/// look for the file by its number for as long as what was loaded from it is there, and would find theirs.
+/// look for the file by its number as long as the loaded library is there, and would find theirs.
 const NUMBER_END: u64 = 1024;
 
 impl TemporaryFile {

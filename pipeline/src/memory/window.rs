@@ -23,7 +23,7 @@ pub struct ProgramWindow {
     pub data: Range<ExecutorAddr>,
 }
 
-/// The two stretches of an arena, and what of them has no slab.
+/// The two stretches of an arena, and their parts without a slab.
 #[derive(Debug)]
 pub(super) struct Window {
     text: Range<usize>,
@@ -33,7 +33,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Takes the stretches out of what is free of a range of `range_bytes`. `None` if that is too small.
+    /// Takes the stretches out of the free part of a range of `range_bytes`. `None` if that is too small.
     ///
     /// # Errors
     /// [`MemoryError::Protect`] if the system does not let the data stretch be read.
@@ -68,7 +68,7 @@ impl Window {
         let is_data = self.data.contains(&range.start);
         if is_data {
             self.free_data.give_back(range.clone(), &self.data);
-            // Where that is refused, who scans the stretch after code has gone finds a hole.
+            // Where that is refused, a program that scans the stretch after code has gone finds a hole.
             let _ = mapping::make_readable(range.start, range.len());
         }
         is_data

@@ -1,4 +1,4 @@
-//! Initialising dylibs: who runs what has been linked and not been run, and who waits for it.
+//! Initialising dylibs: one thread runs the initializers of linked units, others wait for it.
 //!
 //! `starts.rs` has the order of threads.
 
@@ -10,10 +10,10 @@ use crate::runtime::endings::{self, Home, WeakHome};
 use crate::runtime::startup;
 
 impl Platform {
-    /// Whether there may be something to initialise. `false` says that all is run of what was linked before the call.
+    /// Whether there may be something to initialise. `false` says that all initializers of code that was linked before the call have run.
     ///
     /// # Concurrency
-    /// What is linked is noted before it is Ready: who has found a symbol and sees `false` sees its objects constructed.
+    /// Code is noted before it is Ready: a thread that has found a symbol and sees `false` sees its objects constructed.
     ///
     /// # Cost
     /// One load.
@@ -52,7 +52,7 @@ impl Platform {
     /// If the thread may not wait, as [`blocking`](uruk_core::ExecutionSession::blocking) says.
     ///
     /// # Safety
-    /// The code was made by a compiler that puts functions there which can be called so. Its tracker is not removed by what they do.
+    /// The code was made by a compiler that puts functions there which can be called so. The functions do not remove its tracker.
     pub unsafe fn initialize(&self, dylib: &JitDylib) -> Result<(), WaitError> {
         start_all(
             &self.state,
@@ -104,7 +104,7 @@ struct Unit {
 }
 
 impl State {
-    /// Takes the functions of a unit that is to be initialised, with what keeps its code. `None` if it is gone.
+    /// Takes the functions of a unit that is to be initialised, and keeps its code. `None` if it is gone.
     fn start(&mut self, number: u64) -> Option<Unit> {
         if !self.unstarted.remove(&number) {
             return None;

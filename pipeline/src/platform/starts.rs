@@ -83,7 +83,7 @@ pub(super) trait Startable<H> {
     fn has_unstarted(&self) -> bool;
 }
 
-/// Whether there may be anything to start. Written under the lock of what is started.
+/// Whether there may be anything to start. Written under the lock of the state.
 ///
 /// | becomes | when |
 /// |---|---|
@@ -93,15 +93,16 @@ pub(super) trait Startable<H> {
 pub(super) struct Unstarted(AtomicBool);
 
 impl Unstarted {
-    /// Notes that there is something to start. Under the lock, and before anybody can find it Ready.
+    /// Notes that there is something to start. Under the lock, and before it can be found Ready.
     pub(super) fn note(&self) {
-        // Relaxed: who finds it Ready sees what came before that, and reads this or what was written later.
+        // Relaxed: a thread that finds it Ready sees earlier writes, and reads this one or a later one.
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether there may be anything to start. `false` says that all has run of what was Ready before the call.
+    /// Whether there may be anything to start. `false` says that everything has run that was Ready before the call.
     pub(super) fn may_be_there(&self) -> bool {
-        // ordering[all-started]: Acquire. Pairs with the Release in `settle`: who sees that nothing is left sees what it did.
+        // ordering[all-started]: Acquire. Pairs with the Release in `settle`: a thread that sees that nothing is left sees the
+        // initializers' writes.
         self.0.load(match weakened("starts::looks_relaxed") {
             true => Ordering::Relaxed,
             false => Ordering::Acquire,
@@ -118,9 +119,10 @@ impl Unstarted {
     }
 }
 
-/// Runs on this thread what is to be started of a home, until nothing is left.
+/// Starts everything of a home on this thread, until nothing is left.
 ///
-/// `find` gives the home and what may be taken; it and `run` are called without the lock. `take` takes what this thread is to run.
+/// `find` gives the home and the units that may be taken; it and `run` are called without the lock. `take` takes the units that this thread
+/// runs.
 ///
 /// # Errors
 /// Those of `wait`.

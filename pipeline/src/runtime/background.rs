@@ -30,7 +30,7 @@ pub(crate) fn between_forks<T>(look: impl FnOnce() -> T) -> T {
     look()
 }
 
-/// Waits for what such threads do now.
+/// Waits until no such thread works.
 pub(crate) fn wait_for_rest() {
     drop(AT_REST.lock());
 }

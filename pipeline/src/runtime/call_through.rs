@@ -216,7 +216,7 @@ pub(crate) fn prepare(function: ExecutorAddr) {
     while let Some(&function) = seen.get(next).filter(|_| next < PREPARED_MAX) {
         next += 1;
         let blocked = BlockedSignals::begin();
-        // SAFETY: linked code that was found there stays, or the caller hands out a pointer to what is going.
+        // SAFETY: linked code that was found there stays, or the caller hands out a pointer to code that is being removed.
         let Some((descriptor, slot)) = (unsafe { unbound(function) }) else { continue };
         // SAFETY: as for a first call.
         let cell = unsafe { &**descriptor.cell };
@@ -291,7 +291,7 @@ unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
 /// # Safety
 /// If linked code is there, it stays.
 unsafe fn described(cold: u64) -> Option<*const CallThroughDescriptor> {
-    // SAFETY: as here; what an instruction refers to may be read, and behind a call of the thunk stands the distance.
+    // SAFETY: as here; memory that an instruction refers to may be read, and behind a call of the thunk stands the distance.
     unsafe {
         let thunk = operand(cold, &lazy::CALL)? as *const u64;
         (thunk.read_unaligned() == super::ifunc::lazy_thunk().value()).then_some(())?;
@@ -317,7 +317,7 @@ unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, 
     let cold = SlotAddr { place, stub: stub.value(), counting: None }.load();
     // SAFETY: as here; a function's code stays as long as its stub.
     let descriptor = unsafe { described(cold) }?;
-    // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; who it is says the resolver.
+    // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; the resolver tells the two apart.
     unsafe {
         let resolver = (&raw const (*descriptor).resolver).read() as usize;
         let slot = if resolver == first_call as extern "C" fn(&CallThroughDescriptor) -> u64 as usize {
@@ -406,7 +406,7 @@ pub(crate) fn on_spare_stack(work: &mut dyn FnMut()) {
 }
 
 extern "C" fn run(work: *mut c_void) {
-    // SAFETY: what `on_spare_stack` has handed over.
+    // SAFETY: the pointer that `on_spare_stack` has handed over.
     let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
     work();
 }

@@ -1,10 +1,9 @@
 //! Keeping LLVM's static destructors from running while workers still compile.
 //!
-//! `exit` runs the static destructors of every library, libLLVM's among them, while other threads go on. A
-//! worker in the middle of a compile then works with destroyed tables: 85 of 300 such exits crashed. An
-//! executable that defines `__cxa_atexit` itself and passes each call to [`cxa_atexit`] never registers libLLVM's
-//! destructors, so they never run, which is what a process that ends can afford. A library must not do that to its
-//! host; it should not call `exit` while it compiles.
+//! `exit` runs the static destructors of every library, libLLVM's among them, while other threads go on. A worker in the middle of a
+//! compile then works with destroyed tables: 85 of 300 such exits crashed. An executable that defines `__cxa_atexit` itself and passes each
+//! call to [`cxa_atexit`] never registers libLLVM's destructors, so they never run. A process that ends can afford that. A library must not
+//! do that to its host; it should not call `exit` while it compiles.
 //!
 //! The command uses [`export_cxa_atexit!`](crate::export_cxa_atexit).
 

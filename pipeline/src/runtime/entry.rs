@@ -23,7 +23,7 @@ pub unsafe fn call_main(
     unsafe { uruk_enter_program(entry.value(), argc, argv, envp) }
 }
 
-/// Calls a program's `main` and exits with what it returns.
+/// Calls a program's `main` and exits with its result.
 ///
 /// Both happen out of one frame: an exception that leaves an exit handler finds the end of the stack there too, and
 /// `std::terminate` speaks of it.

@@ -18,7 +18,7 @@ use uruk_core::ExecutorAddr;
 use super::endings::{self, Call, Registration};
 use super::{cxa_filter, forks};
 
-/// Writes out what the C library's output streams still hold, so that what is printed next comes after it.
+/// Writes out the buffers of the C library's output streams, so that later output comes after them.
 pub fn flush_streams() {
     // SAFETY: a null stream stands for all of them.
     unsafe { libc::fflush(ptr::null_mut()) };

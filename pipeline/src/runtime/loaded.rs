@@ -26,7 +26,7 @@ pub(super) struct Slot<'a> {
 impl Slot<'_> {
     /// Its value.
     pub(super) fn load(&self) -> u64 {
-        // Relaxed: it is what the dynamic linker wrote before any thread of ours looked.
+        // Relaxed: the value that the dynamic linker wrote before any thread of ours looked.
         self.pointer().load(Ordering::Relaxed).expose_provenance() as u64
     }
 

@@ -69,8 +69,8 @@ fn state() -> State {
 }
 
 unsafe extern "C" {
-    /// Calls the function in `%r11`, with what is in `%rdi`, and answers in `%rax` what it does. Of the general registers it
-    /// keeps what a call keeps, and of the others all. The stack may be aligned in any way.
+    /// Calls the function in `%r11`, with the argument in `%rdi`, and gives its result in `%rax`. Of the general registers it keeps those
+    /// that a call keeps, and of the others all. The stack may be aligned in any way.
     pub(super) fn uruk_call_keeping_vectors();
 }
 

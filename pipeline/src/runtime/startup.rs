@@ -22,7 +22,7 @@ pub use super::array_function::ArrayFunction;
 use super::entry;
 use super::exit::{self, ExitError};
 
-/// The priority of what is in a plain `.init_array` or `.fini_array`, after all numbered ones.
+/// The priority of functions in a plain `.init_array` or `.fini_array`, after all numbered ones.
 pub const DEFAULT_PRIORITY: i32 = 65535;
 
 /// A program that runs as if the process were its own.
@@ -113,7 +113,7 @@ impl Program {
         unsafe { run_in_order(functions, self.argc, self.argv) };
     }
 
-    /// Runs `main` on this thread and exits with what it returns.
+    /// Runs `main` on this thread and exits with its result.
     ///
     /// # Safety
     /// `entry` can be called as `int main(int, char **, char **)`.

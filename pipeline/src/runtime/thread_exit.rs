@@ -14,7 +14,7 @@ use super::exit::ExitError;
 
 type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// A registered destructor with what keeps its code alive.
+/// A registered destructor, with the values that keep its code alive.
 struct Pinned {
     destructor: Destructor,
     object: *mut c_void,

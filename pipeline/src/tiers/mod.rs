@@ -183,7 +183,7 @@ impl Tiers {
         self.0.is_on.load(Ordering::Relaxed) && self.0.promoter.is_here()
     }
 
-    /// Promotes nothing more; what is promoted now is finished. Functions that are called first after that begin in the upper tier.
+    /// Starts no more promotions; a running one is finished. Functions that are called first after that begin in the upper tier.
     ///
     /// # Concurrency
     /// Callable from any thread. Does not wait.
@@ -192,10 +192,10 @@ impl Tiers {
         self.0.promoter.stop();
     }
 
-    /// The same, and waits for what is promoted now.
+    /// The same, and waits for a running promotion.
     ///
     /// # Concurrency
-    /// Blocks for as long as one function takes. Not to be called by what compiles.
+    /// Blocks for as long as one function takes. Not to be called by code that compiles.
     pub fn stop_and_wait(&self) {
         self.stop();
         wait_for_rest();
@@ -223,7 +223,7 @@ impl Tiers {
         self.0.threshold
     }
 
-    /// Compiles a function that is called for the first time: what compiles it says so, for the figures and for the policy's quiet.
+    /// Runs `compile` for a function that is called for the first time, and notes it for the figures and for the policy's quiet.
     pub fn first<R>(&self, tier: Tier, compile: impl FnOnce() -> R) -> R {
         let counts = &self.0.counts;
         let (count, time) = match tier {

@@ -13,7 +13,7 @@ pub struct FunctionShape {
     pub instructions: u32,
     /// How many loops lie in each other at most; zero if no instruction runs more than once a call.
     pub loop_depth: u32,
-    /// The same around a loop that calls no function: what it calls may go up while it runs, and it cannot.
+    /// The same around a loop that calls no function. Called functions may go up while the loop runs, but the loop itself cannot.
     pub tight_loop_depth: u32,
 }
 

@@ -22,7 +22,7 @@ pub enum WriteError {
     /// Another process is writing, and does not go on.
     #[error("another process holds the cache's lock and does not go on")]
     Busy,
-    /// The entry is larger than what a pack of this size keeps.
+    /// The entry is larger than a pack of this size allows.
     #[error("the entry has {bytes} bytes, and the cache keeps entries up to {bytes_max}")]
     TooLarge {
         /// How large it is.

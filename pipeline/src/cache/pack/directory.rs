@@ -1,4 +1,4 @@
-//! [`Directory`]: where a pack lies, and who may write to it.
+//! [`Directory`]: the place of a pack, and its trusted writers.
 //!
 //! An entry is code: its writer has it run with the rights of each reader. So a directory belongs to this user or to root, and others cannot
 //! write to it. The exception is a directory that a group *shares*: the group may write to it, and it has the set-group-id bit, so

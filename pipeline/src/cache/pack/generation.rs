@@ -121,7 +121,7 @@ impl Generation {
     }
 }
 
-/// The least that a slot's length can be, and what is added to a payload.
+/// The least length in a slot, and the bytes that are added to a payload.
 pub(super) const fn entry_bytes(payload_bytes: usize) -> usize {
     ENTRY_HEADER_BYTES + payload_bytes
 }

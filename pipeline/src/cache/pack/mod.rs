@@ -65,7 +65,7 @@ impl Default for PackLimits {
 /// A store of entries on disk that processes share.
 ///
 /// # Concurrency
-/// Callable from any thread, in any number of processes at once. Looking up locks no file, and never waits for who writes.
+/// Callable from any thread, in any number of processes at once. Looking up locks no file, and never waits for a writer.
 #[derive(Debug)]
 pub struct Pack {
     directory: Arc<Directory>,

@@ -134,7 +134,7 @@ impl Pack {
         verified
     }
 
-    /// Makes room: removes what is older, or takes more room, than the limits allow, and what kills have left behind.
+    /// Makes room: removes generations beyond the limits of age and size, and files that kills have left behind.
     ///
     /// # Errors
     /// [`WriteError`].

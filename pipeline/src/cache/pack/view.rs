@@ -1,4 +1,4 @@
-//! [`View`]: the generations of a pack as this process knows them. It may be older than what there is, and then misses more.
+//! [`View`]: the generations of a pack as this process knows them. It may be older than the files, and then misses more.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(super) struct View {
     /// The newest first.
     live: Vec<Live>,
     looked: Instant,
-    /// For who reads, files are neither opened, nor closed, nor looked at for what is new.
+    /// For readers, files are neither opened, nor closed, nor checked for new slots.
     is_frozen: bool,
 }
 

@@ -68,7 +68,7 @@ unsafe extern "C-unwind" fn release<const FUNCTION: usize>(memory: *mut c_void, 
     }
 }
 
-/// `realloc`. Earlier memory stays where it is, and what it holds is copied.
+/// `realloc`. Earlier memory stays where it is, and its contents are copied.
 unsafe extern "C-unwind" fn resize(memory: *mut c_void, size: usize) -> *mut c_void {
     if is_earlier(memory) {
         // SAFETY: the forwarder's function takes a size; earlier memory is the library's.
@@ -183,7 +183,7 @@ fn take_rest(size: usize) {
 
 /// Whether memory of this size is earlier memory, which is kept back then.
 fn takes_earlier(size: usize) -> bool {
-    // SAFETY: any size may be asked for; what is elsewhere goes back at once.
+    // SAFETY: any size may be asked for; memory elsewhere goes back at once.
     unsafe {
         let memory = library_malloc(size);
         let is_earlier = is_earlier(memory);

@@ -80,7 +80,7 @@ impl SlotAddr {
     }
 
     pub(crate) fn store(self, address: u64) {
-        // Relaxed: what lies there was complete before anybody could find it, and the processor jumps by what it loads.
+        // Relaxed: the code there was complete before it could be found, and the processor jumps by the value that it loads.
         self.word().store(address, Ordering::Relaxed);
     }
 
@@ -88,8 +88,7 @@ impl SlotAddr {
     pub(crate) fn store_counted(self, address: u64, calls: u32) {
         let Some(Counting { counted, part }) = self.counting else { return self.store(address) };
         self.count(calls);
-        // Relaxed: who reads it has come by the slot, which is written behind it.
-        // SAFETY: a word of linked data beside the slot.
+        // Relaxed: a reader has come by the slot, which is written behind it. SAFETY: a word of linked data beside the slot.
         unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.store(address, Ordering::Relaxed);
         // ordering[counted-body]: Release. Pairs with the Acquire in `counted_body`; the processor keeps the order of its loads.
         self.word().store(part, Ordering::Release);
@@ -146,7 +145,7 @@ impl RootAddr {
 
     /// Has the stubs jump through another table, which stays as long as they do.
     pub(crate) fn publish(self, table: &[AtomicU64]) {
-        // ordering[group-table]: Release. Pairs with the Acquire in `table`: who finds the table finds what it has.
+        // ordering[group-table]: Release. Pairs with the Acquire in `table`: a thread that finds the table finds its entries.
         self.word().store(table.as_ptr() as u64, Ordering::Release);
     }
 }

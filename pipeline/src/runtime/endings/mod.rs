@@ -3,10 +3,10 @@
 //! ```text
 //!   linked ─▶ Ending ──registers: __cxa_atexit, atexit, on_exit──▶ table
 //!               │                 initialised: its finalizers ───▶   │
-//!               │                                                    ├─▶ deinitialised: what its dylib has
-//!               │                                                    ├─▶ removed: what all that is removed together has
+//!               │                                                    ├─▶ deinitialised: functions of its dylib
+//!               │                                                    ├─▶ removed: functions of all code that is removed together
 //!               │                                                    ├─▶ the process exits: everything
-//!               └── dropped, before the memory goes: what is left ◀──┘
+//!               └── dropped, before the memory goes: the rest ◀──────┘
 //! ```
 //!
 //! A natively linked program and each shared library hand such functions to the C library and name themselves as their owner. Code
@@ -94,7 +94,7 @@ impl Ending {
     /// Makes code known, before any of it can run.
     ///
     /// # Errors
-    /// The system's error number if it has no room for what has to be done when the process forks.
+    /// The system's error number if it has no room for the handlers of forks.
     pub(crate) fn new(extent: CodeExtent) -> Result<Self, c_int> {
         forks::watch()?;
         Ok(Self { number: TABLE.lock().add_code(extent) })
@@ -177,7 +177,7 @@ pub(crate) unsafe fn add_finalizers(
     }
 }
 
-/// Runs what code of these dylibs has registered, and the finalizers of what was initialised there.
+/// Runs the functions that code of these dylibs has registered, and the finalizers of units that were initialised there.
 pub(crate) fn run_of_homes(homes: Vec<Home>) {
     run(Scope::Homes(homes), 0);
 }
@@ -221,7 +221,7 @@ impl Call {
     }
 }
 
-/// Registers `call` for the code at `dso`, at the function, and at what it gets: whichever there is.
+/// Registers `call` for the code at `dso`, at the function, and at its argument, as far as there is code.
 ///
 /// # Safety
 /// The call may be made once, at any time until the code goes.
@@ -284,7 +284,7 @@ fn pin_of(code: CodeNumber) -> Option<Arc<Pin>> {
         (owner.pin.upgrade(), owner.hold())
     };
     let kept = kept?;
-    // Made without the lock: what is held may go here, if it is removed meanwhile.
+    // Made without the lock: the held code may go here, if it is removed meanwhile.
     let pin = pin.unwrap_or_else(|| Arc::new(Pin::new(kept)));
     if let Some(owner) = TABLE.lock().owner_mut(code) {
         owner.pin = Arc::downgrade(&pin);
@@ -292,7 +292,7 @@ fn pin_of(code: CodeNumber) -> Option<Arc<Pin>> {
     Some(pin)
 }
 
-/// Runs what the scope has, newest first, and what is registered for it meanwhile.
+/// Runs the functions of the scope, newest first, and those that are registered for it meanwhile.
 fn run(scope: Scope, status: c_int) {
     // SAFETY: the code that registered the call allows one call as long as the code is there. `run_all` keeps the code over the call, or
     // its caller is the one that drops the last reference to it.

@@ -1,4 +1,4 @@
-//! Owners: which code an address belongs to, and what keeps that in place.
+//! Owners: the code that an address belongs to, and its keepers.
 //!
 //! The destructor of a thread-local object runs when its thread ends, which may be long after its code was removed. Its *pin* keeps
 //! that code, and all that it may call, as it is when the pin is made. All of that is linked by then, for code runs only when all that

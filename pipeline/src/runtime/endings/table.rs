@@ -65,7 +65,8 @@ pub(crate) struct Table {
     told_library_at: Option<u64>,
 }
 
-/// Runs what `scope` has, newest first, and what is registered for it meanwhile: by `run`, without the lock, which `lock` takes.
+/// Runs the functions of `scope`, newest first, and those that are registered for it meanwhile: by `run`, without the lock that `lock`
+/// takes.
 pub(super) fn run_all<G: DerefMut<Target = Table>>(
     lock: impl Fn() -> G,
     scope: Scope,
@@ -73,7 +74,7 @@ pub(super) fn run_all<G: DerefMut<Target = Table>>(
 ) {
     let Some(runner) = lock().begin(scope) else { return };
     loop {
-        // Dropped without the lock: what they keep may go with them.
+        // Dropped without the lock: the code that they keep may go with them.
         let mut kept = Vec::new();
         let next = lock().take_next(runner, &mut kept);
         let Some(call) = next else { return };

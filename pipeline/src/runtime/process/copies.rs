@@ -81,8 +81,7 @@ pub(crate) fn is_variable(address: ExecutorAddr) -> bool {
     symbol_at(address).is_some_and(|(_, symbol)| is_object(&symbol))
 }
 
-/// The size of the variable of a library that begins at `variable`. `None` for what the executable has, and for what
-/// is no variable.
+/// The size of the variable of a library that begins at `variable`. `None` for variables of the executable, and for all other things.
 fn size_in_library(variable: ExecutorAddr) -> Option<usize> {
     let (base, symbol) = symbol_at(variable)?;
     (is_object(&symbol) && symbol.st_size > 0 && !is_executable(base)).then_some(symbol.st_size as usize)

@@ -71,7 +71,7 @@ impl Library {
         self.handle().is_some()
     }
 
-    /// The address of `name` here, or in what the library depends on. Loads the library if need be.
+    /// The address of `name` here, or in a library that this one depends on. Loads the library if need be.
     pub(super) fn find(&self, name: &Name) -> Option<u64> {
         let load = || {
             let library = CString::new(&*self.name).ok()?;
@@ -125,7 +125,7 @@ pub(super) fn find(handle: *mut c_void, name: &Name) -> Option<u64> {
 }
 
 pub(super) fn open(name: &CStr, flags: i32) -> Option<usize> {
-    // SAFETY: loading runs the library's constructors, which is what its user asks for; nothing else is touched.
+    // SAFETY: loading runs the library's constructors, as its user wants; nothing else is touched.
     let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
     (!handle.is_null()).then(|| handle.expose_provenance())
 }

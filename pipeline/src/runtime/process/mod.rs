@@ -1,4 +1,4 @@
-//! Symbols of the process: what linked code finds in the C library and its friends, and in loaded libraries.
+//! Symbols of the process: those that linked code finds in the C library and its friends, and in loaded libraries.
 //!
 //! A native program sees the libraries it was linked with, not the libraries that the engine happens to be made
 //! of. So the search goes over a list of libraries: those that `LD_PRELOAD` names, those that were loaded by
@@ -59,7 +59,7 @@ pub struct ProcessSymbols {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// One library, and what that depends on.
+    /// One library, and its dependencies.
     OneLibrary,
     Libraries,
     WholeProcess,
@@ -87,7 +87,7 @@ impl ProcessSymbols {
         Self { program: Some(ForProgram::default()), ..Self::new() }
     }
 
-    /// Everything that the process itself can see: the executable's exports, its libraries, and what is loaded globally.
+    /// Everything that the process itself can see: the executable's exports, its libraries, and libraries that are loaded globally.
     pub fn whole_process() -> Self {
         Self { scope: Scope::WholeProcess, ..Self::new() }
     }
@@ -200,8 +200,8 @@ impl fmt::Debug for ProcessSymbols {
     }
 }
 
-/// Whether a miss of `name` is a reason to load a system library that is not there yet. The C++ library is loaded for
-/// what looks like C++ alone: a C program with an absent weak reference should not pay for it.
+/// Whether a miss of `name` is a reason to load a system library that is not there yet. The C++ library is loaded only for names that look
+/// like C++: a C program with an absent weak reference should not pay for it.
 fn may_load(library: &Library, name: &str) -> bool {
     const CXX: [&str; 5] = ["_Z", "__cxa_", "__gxx_", "__gnu_cxx", "__dynamic_cast"];
     !library.name.starts_with("libstdc++") || CXX.iter().any(|prefix| name.starts_with(prefix))

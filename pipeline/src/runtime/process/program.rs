@@ -1,4 +1,4 @@
-//! A program that has the process for itself, and the libraries loaded for it: who uses whose definition.
+//! A program that has the process for itself, and the libraries loaded for it: whether the program's definitions or the libraries' count.
 //!
 //! Natively the dynamic linker has the program first, and binds what a library refers to by a name to the program's definition of
 //! that name. Here the libraries are there first. So each is opened without running a line of it, the program is linked, and
@@ -39,7 +39,7 @@ pub(super) struct ForProgram {
 #[derive(Debug, Default)]
 struct State {
     stand_ins: Vec<StandIn>,
-    /// Where the libraries lie that were loaded for the program, by what is added to their addresses.
+    /// The libraries that were loaded for the program, by the offsets that are added to their addresses.
     bases: Vec<u64>,
     /// Those that have not begun, each behind the ones it needs.
     waiting: Vec<Waiting>,
@@ -241,7 +241,7 @@ extern "C" fn put_off_constructors(data: *mut c_void) {
     });
 }
 
-/// The name in what the dynamic linker says about an undefined symbol.
+/// The undefined symbol's name in a message of the dynamic linker.
 pub(super) fn undefined_symbol(message: &str) -> Option<CString> {
     let (_, name) = message.split_once("undefined symbol: ")?;
     let name = name.split([',', ' ', '\n']).next()?;

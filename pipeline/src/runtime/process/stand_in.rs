@@ -82,7 +82,7 @@ impl StandIn {
         Ok(Self { names, base })
     }
 
-    /// Where it lies: what is added to its addresses.
+    /// Its place: the offset that is added to its addresses.
     pub(super) fn base(&self) -> u64 {
         self.base
     }
@@ -103,7 +103,7 @@ impl StandIn {
     }
 }
 
-/// Where an open library lies: what is added to its addresses.
+/// The place of an open library: the offset that is added to its addresses.
 pub(super) fn base_of(handle: usize) -> Option<u64> {
     let mut map: *const u64 = ptr::null();
     // SAFETY: the handle is open; the call stores a pointer to the description of the library, whose first field is its base.

@@ -1,4 +1,4 @@
-//! Which module numbers are alive, and what their blocks start as.
+//! The module numbers that are alive, and the initial contents of their blocks.
 //!
 //! ```text
 //!   63  62                    32 31                     0
@@ -57,8 +57,8 @@ impl Registry {
     }
 }
 
-/// Held for bookkeeping, and while a block gets its initial values: who removes a module waits for that, and unmaps the
-/// image afterwards. Never held while memory is allocated for a thread, and never while program code runs.
+/// Held for bookkeeping, and while a block gets its initial values: the removal of a module waits for that, and unmaps the image
+/// afterwards. Never held while memory is allocated for a thread, and never while program code runs.
 pub(in crate::runtime) static REGISTRY: StaticForkLock<Registry> =
     StaticForkLock::new(Registry { slots: Vec::new(), free: Vec::new() });
 

@@ -32,7 +32,7 @@ use super::registry::FIXED;
 use crate::memory::{HeldOverForks as _, StaticForkLock};
 use crate::runtime::forks;
 
-/// How much room there is: what `export_tls_reserve!` asks the assembler for.
+/// The size of the reserve, as `export_tls_reserve!` defines it.
 pub const RESERVE_BYTES: usize = 32 << 10;
 
 /// The alignment of the reserve, and so the strictest a variable in it may ask for.
@@ -297,8 +297,7 @@ pub(super) fn why_not() -> NotStatic {
     }
 }
 
-/// Where the executable keeps the initial values of what is at `address` in the calling thread's block, if all of the reserve
-/// has some.
+/// The executable's initial values for the variables at `address` in the calling thread's block, if all of the reserve has some.
 fn initial_values(address: u64) -> Option<u64> {
     let mut search = Search { address, found: None };
     // SAFETY: the callback gets back the pointer to `search`, which outlives the call.

@@ -126,8 +126,8 @@ mod tests {
         let (first, second) = ([0x5a_u8; 32], [0xc3_u8; 32]);
         let (mut low, mut high) = ([0; 32], [0; 32]);
         assert!(std::arch::is_x86_feature_detected!("avx"), "the test asks for whole vector registers");
-        // SAFETY: the resolver takes the pair's address in `rax` and keeps everything else, which is what the test is
-        // about; all that it might not keep is declared.
+        // SAFETY: the resolver takes the pair's address in `rax` and keeps everything else, as the test checks; all that it might not keep
+        // is declared.
         unsafe {
             asm!(
                 "vmovdqu ymm0, [{first}]",

@@ -50,7 +50,7 @@ unsafe extern "C" {
     fn library_tls_get_addr(index: *const TlsIndex) -> *mut u8;
 }
 
-/// Finds the calling thread's instance of a variable: what linked code calls as `__tls_get_addr`.
+/// Finds the calling thread's instance of a variable. Linked code calls it as `__tls_get_addr`.
 ///
 /// For a module that is gone the answer lies in the unmapped first page.
 ///

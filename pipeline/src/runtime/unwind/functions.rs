@@ -26,7 +26,7 @@ struct Stubs {
 /// Notes that `stub` is the address of the function whose body begins at `body`, for as long as that is registered.
 pub(crate) fn note(body: ExecutorAddr, stub: ExecutorAddr) {
     let mut stubs = STUBS.lock();
-    // Under the lock: what is unregistered later is forgotten later.
+    // Under the lock: code that is unregistered later is forgotten later.
     if is_linked(body.value()) {
         stubs.of_bodies.insert(body.value(), stub);
     }

@@ -476,7 +476,7 @@ mod tests {
         };
         come_and_go(20_000);
         assert!(readers.into_iter().all(|reader| reader.join().unwrap()));
-        // However long a reader was kept from going on, and what it saw from being freed: without readers all of that goes.
+        // Even after readers were kept from going on, and pieces from being freed: without readers all pieces go.
         come_and_go(4 * RETIRED_BATCH as u64);
         let writer = index.writer.lock();
         assert!(writer.retired.len() + writer.draining.len() <= 2 * RETIRED_BATCH);
