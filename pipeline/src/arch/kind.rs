@@ -16,7 +16,7 @@ pub enum Class {
     Direct,
     /// An address in 32 bits: the object and the symbol lie below 2 GiB.
     LowAddress,
-    /// A distance that an instruction may hold. Some instructions have another form for what is too far away.
+    /// A distance that an instruction may hold. Some instructions have another form for targets that are too far away.
     Near,
     /// A call or jump, which may go through a stub.
     Branch,

@@ -89,7 +89,7 @@ impl ThreadSafeModule {
         // SAFETY: the context is alive and held for the closure, whose type lets nothing out that borrows from it but the module;
         // `ManuallyDrop` leaves the ownership here.
         let lent = ManuallyDrop::new(unsafe { Context::new(guard.raw()) });
-        // Ours from here on: what inkwell would dispose of is not, and an execution engine that has it stays for ever.
+        // Ours from here on: inkwell no longer disposes of it, and an execution engine that has it stays for ever.
         let module = ManuallyDrop::new(build(&lent)?);
         let raw = module.as_mut_ptr();
         // SAFETY: the module is alive.

@@ -151,7 +151,7 @@ impl IrCache {
     /// says. Nothing is counted or told.
     ///
     /// # Errors
-    /// [`Miss`] of what is missing first.
+    /// [`Miss`] of the first missing entry.
     pub fn would_hit(
         &self,
         compiler: &IrCompiler,
@@ -425,7 +425,7 @@ mod tests {
         OptimizationPipeline, Partition, PartitionPolicy, PassHook, Stage,
     };
 
-    /// The keys that a compiler has for a file; what is not said is the same for all.
+    /// The keys that a compiler has for a file. All other ingredients are the same for all.
     fn keys(compiler: &IrCompiler) -> [Key; 2] {
         let store = Arc::new(CompileCache::new(0, None));
         let source = ObjectBuffer::new("answer.ll", b"define void @answer() { ret void }".to_vec());

@@ -40,9 +40,8 @@ use super::ffi::take_message;
 /// An LLVM context that several threads may own and one at a time may use.
 ///
 /// # Concurrency
-/// Modules of one context are worked on one after another, without a thread that waits: units of them are tasks of the
-/// context's [queue](Self::serial_queue). Give each module a context of its own, which is what reading one does by default,
-/// to work on them at the same time.
+/// Modules of one context are worked on one after another, without a thread that waits: units of them are tasks of the context's
+/// [queue](Self::serial_queue). To work on modules at the same time, give each a context of its own; reading a module does so by default.
 ///
 /// # Examples
 /// ```
@@ -282,7 +281,7 @@ impl Inner {
         }
     }
 
-    /// Disposes of what was abandoned. To be called while the context is held, or by its last owner.
+    /// Disposes of abandoned modules. To be called while the context is held, or by its last owner.
     fn dispose_of_abandoned(&self) {
         let abandoned = std::mem::take(&mut *self.abandoned.lock());
         // Relaxed: written and read under the context's lock. LLVM's leftovers are not touched again.

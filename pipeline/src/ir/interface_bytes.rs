@@ -13,7 +13,7 @@
 //!                undefined names
 //! ```
 //!
-//! Holds: what is read is what was written. Bytes of any other form are [`Damage::Form`].
+//! Holds: reading gives the values that were written. Bytes of any other form are [`Damage::Form`].
 
 use uruk_core::SymbolFlags;
 
@@ -84,7 +84,7 @@ impl ModuleInterface {
     /// Reads what [`to_bytes`](Self::to_bytes) has written.
     ///
     /// # Errors
-    /// [`Damage::Form`] for anything else, also for what another version has written.
+    /// [`Damage::Form`] for all other bytes, also those of another version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Damage> {
         read(bytes).ok_or(Damage::Form)
     }

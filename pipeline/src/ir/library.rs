@@ -61,7 +61,7 @@ mod place {
     #[derive(Clone, Copy, Debug)]
     struct Handle(*mut c_void);
 
-    // SAFETY: what `dlopen` answers may be used by any thread.
+    // SAFETY: any thread may use a handle of `dlopen`.
     unsafe impl Send for Handle {}
     // SAFETY: as above.
     unsafe impl Sync for Handle {}
@@ -131,7 +131,7 @@ mod place {
         name: [c_char; 1],
     }
 
-    /// Fills a slot; answers with what is in it now.
+    /// Fills a slot; gives its new value.
     ///
     /// # Safety
     /// The slot is one that the build script has written.

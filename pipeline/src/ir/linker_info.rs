@@ -1,4 +1,4 @@
-//! [`LinkerInfo`]: what the names of a module mean. The names are unique in the module alone, and the linker learns their meanings.
+//! [`LinkerInfo`]: the meanings of a module's names. The names are unique in the module alone, and the linker learns their meanings.
 //!
 //! ```text
 //!   module: define f, call g, load table ─compile, or cache─▶ object ─parse─▶ graph: f, g, table

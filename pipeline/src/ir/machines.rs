@@ -1,7 +1,7 @@
 //! Target machines that threads keep from one module to the next.
 //!
-//! Making one takes a millisecond, half of what a small module takes. A thread keeps those that it used last; a thread that
-//! ends leaves them to others, since the threads of a pool come and go with what blocks.
+//! Making one takes a millisecond, half the time of a small module. A thread keeps those that it used last. A thread that ends leaves them
+//! to others, since the threads of a pool come and go with tasks that block.
 //!
 //! Holds: a machine is with one thread, or with none.
 
@@ -14,7 +14,7 @@ use super::error::CompileError;
 use super::target::TargetOptions;
 use super::target_machine::TargetMachine;
 
-/// A machine and what it was made for.
+/// A machine and its options.
 type Machine = (TargetOptions, TargetMachine);
 
 /// How many a thread keeps: a program compiles for one or two levels.

@@ -74,8 +74,8 @@ impl ThreadSafeModule {
     /// Reads bitcode or textual IR, whichever it is, into a context of its own, and verifies it.
     ///
     /// # Errors
-    /// [`CompileError::Parse`] for what is empty, cut off, or no LLVM IR; [`CompileError::Verify`] for what
-    /// breaks LLVM's rules; [`CompileError::Fatal`] if LLVM gives up.
+    /// [`CompileError::Parse`] for input that is empty, cut off, or no LLVM IR; [`CompileError::Verify`] for a module that breaks LLVM's
+    /// rules; [`CompileError::Fatal`] if LLVM gives up.
     ///
     /// # Cost
     /// Everything in the module is read: 170 ms, and 90 more to verify it, for SQLite (2 MB of bitcode).
@@ -279,7 +279,7 @@ impl LockedModule<'_> {
         }
     }
 
-    /// Calls the module what its source is called, which is what LLVM's own messages then say.
+    /// Gives the module the name of its source, which LLVM's own messages then use.
     pub(super) fn set_identifier(&self) {
         // SAFETY: the module is alive and held; LLVM copies the text.
         unsafe { LLVMSetModuleIdentifier(self.raw, self.name.as_ptr().cast(), self.name.len()) }
@@ -406,7 +406,7 @@ impl LockedModule<'_> {
     }
 }
 
-/// Calls into LLVM under the context's lock; what LLVM gives up on is lost.
+/// Calls into LLVM under the context's lock. A module that LLVM gives up on is lost.
 pub(super) fn enter<R>(
     guard: &ContextGuard<'_>,
     module: &Arc<str>,

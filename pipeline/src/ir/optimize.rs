@@ -1,4 +1,4 @@
-//! [`OptimizationPipeline`]: which passes run over a module, and what of the host's runs between them.
+//! [`OptimizationPipeline`]: the passes that run over a module, and the host's hooks between them.
 //!
 //! A *level* is LLVM's own pipeline for it, the one compilers run. It has seven [stages](Stage), which can be replaced and added to one by
 //! one, and LLVM's own [extension points](ExtensionPoint). Any other pipeline is a text, as LLVM's `opt` takes it.

@@ -1,4 +1,4 @@
-//! [`PartCache`]: the objects of parts of modules, by what each part holds; and of single functions, by their module and number.
+//! [`PartCache`]: the objects of parts of modules, by the contents of each part; and of single functions, by their module and number.
 //!
 //! A module that was edited has a key of its own, and its object is not found. Most parts of it are as they were: these are found here.
 
@@ -101,7 +101,7 @@ impl PartCache {
         Ok(object)
     }
 
-    /// The key of what there is for this `purpose` of a function.
+    /// The key for this `purpose` of a function.
     fn key_of(&self, purpose: &str, number: u32) -> Key {
         let mut key = KeyBuilder::new(purpose);
         key.bytes("options", self.options.as_bytes()).number("function", number.into());

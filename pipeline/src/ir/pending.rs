@@ -1,4 +1,4 @@
-//! [`PendingModule`]: what a unit hands to its layer: a module, or the file that it is still to be read from.
+//! [`PendingModule`]: the module that a unit hands to its layer, or the file from which it is still to be read.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::lazy_module::LazyModule;
 use crate::cache::{Key, Miss};
 use crate::object::ObjectBuffer;
 
-/// A module to be compiled, and what is to be left out of it. It may be unread yet.
+/// A module to be compiled, and the definitions to be left out of it. It may be unread yet.
 ///
 /// A layer that has the object already never reads it, so LLVM is not called.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! [`fingerprint`]: what LLVM's name and features of this processor are made from, without LLVM.
+//! [`fingerprint`]: the source of LLVM's name and features of this processor, without LLVM.
 //!
-//! LLVM reads them from `cpuid` and from what the system lets programs use of it. So do we, and keep the numbers: two machines
-//! with the same numbers get the same code from the same LLVM. Numbers that differ between the cores of one machine are left out.
+//! LLVM reads them from `cpuid` and from the system's settings for programs. So do we, and keep the numbers: two machines with the same
+//! numbers get the same code from the same LLVM. Numbers that differ between the cores of one machine are left out.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Reading a source into a context: what LLVM's readers answer, report, or give up on.
+//! Reading a source into a context: the results, errors and fatal errors of LLVM's readers.
 
 use std::borrow::Cow;
 use std::ptr;

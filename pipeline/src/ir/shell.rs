@@ -25,7 +25,7 @@ pub(super) struct Shell {
     _source: ObjectBuffer,
 }
 
-// SAFETY: what `raw` refers to is used while the module's context is held, as the module is.
+// SAFETY: the shell behind `raw` is used while the module's context is held, as the module is.
 unsafe impl Send for Shell {}
 
 impl Shell {

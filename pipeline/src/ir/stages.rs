@@ -22,7 +22,7 @@ use super::optimize::OptimizationLevel;
 /// A stage of a pipeline, in running order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Gets rid of what front ends leave behind, so that the rest sees less.
+    /// Removes leftovers of front ends, so that the rest sees less.
     EarlySimplification,
     /// Simplifications that inlining makes possible. The inliner itself is not replaced.
     EarlyOptimization,
@@ -220,7 +220,7 @@ pub(super) fn says_its_level(text: &str) -> bool {
     text.contains("uruk-inliner<")
 }
 
-/// The elements of a list of passes, each with what stands in its parentheses.
+/// The elements of a list of passes, each with the text in its parentheses.
 fn elements(text: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (0_usize, 0, Vec::new());
     for (place, byte) in text.bytes().enumerate() {

@@ -22,7 +22,7 @@ use crate::object::{CommonExtent, ObjectBuffer, ObjectError, ObjectInterface};
 pub struct ModuleInterface {
     /// Name and kind of each definition others can see.
     pub symbols: Vec<ModuleSymbol>,
-    /// The names it refers to and does not define. Weak references are left out, and what code generation adds.
+    /// The names it refers to and does not define. Weak references are left out, and symbols that code generation adds.
     pub undefined: Vec<Box<str>>,
     /// Whether the module has code to run before the program.
     pub has_initializers: bool,
@@ -68,8 +68,8 @@ impl ModuleInterface {
     /// Reads the interface of a module from its bitcode, leaving function bodies unread.
     ///
     /// # Errors
-    /// [`CompileError::Parse`] for what is no bitcode or cut off too early to tell; damage further on is
-    /// found when the module is read whole.
+    /// [`CompileError::Parse`] for input that is no bitcode or cut off too early to tell; damage further on is found when the module is
+    /// read whole.
     ///
     /// # Cost
     /// 10 ms for SQLite (2 MB of bitcode), a fifteenth of reading it whole.

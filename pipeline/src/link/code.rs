@@ -149,7 +149,7 @@ impl Code {
         self.known.guards.retire_with(self.clone(), removal);
     }
 
-    /// Forgets where the code is before its memory goes: what is linked next may lie there.
+    /// Forgets where the code is before its memory goes: code that is linked next may lie there.
     fn unmap(&self) {
         let mut map = self.known.by_address.lock();
         for range in &self.ranges {
@@ -180,7 +180,7 @@ impl CodeMap {
     /// The code at an address, and all that it refers to; `None` if the address is not in linked code.
     ///
     /// # Cost
-    /// Linear in what is held: a step for each piece of code, and for each of its references.
+    /// Linear in the held code: a step for each piece of code, and for each of its references.
     pub(super) fn hold(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
         self.hold_all(address, None)
     }

@@ -1,8 +1,8 @@
 //! Call frame information: taken apart so that each entry goes where its function goes, and indexed.
 //!
-//! Records keep their bytes and their relocations; all that changes is where they lie, and so the distance from
-//! an entry to its common entry, which is an edge like any other. The index is what `_dl_find_object` hands to
-//! the unwinder: with it a frame is found by bisection, without it by reading every record.
+//! Records keep their bytes and their relocations. Only their places change, and so the distance from an entry to its common entry, which
+//! is an edge like any other. `_dl_find_object` hands the index to the unwinder: with it a frame is found by bisection, without it by
+//! reading every record.
 //!
 //! ```text
 //!  .eh_frame      | length u32 | 0 u32          | version, augmentation, ...            |   common entry (CIE)
@@ -39,7 +39,7 @@ pub(super) enum RecordKind {
 /// Takes `.eh_frame` apart. Terminators are left out: the layout writes one of its own.
 ///
 /// # Errors
-/// The offset of the record that is malformed, and what is wrong with it.
+/// The offset of the malformed record, and its defect.
 pub(super) fn split(content: &[u8]) -> Result<Vec<Record>, (u64, &'static str)> {
     /// The mark of a 64-bit length. No unwinder reads that form from `.eh_frame`.
     const EXTENDED: u32 = 0xffff_ffff;

@@ -8,7 +8,7 @@ use uruk_core::{ExecutorAddr, LookupError, Readable};
 use crate::memory::MemoryError;
 use crate::runtime::tls::NotStatic;
 
-/// A place in an object: what every message about a relocation or a malformed byte starts from.
+/// A place in an object: the beginning of every message about a relocation or a malformed byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The object's name, as its owner gave it.

@@ -16,7 +16,7 @@ use crate::arch::{Architecture, Class, FarForm, Operands, Overflow};
 use crate::memory::InFlightAlloc;
 use crate::platform::Initializers;
 
-/// Writes everything; what is left is to protect the memory.
+/// Writes everything; afterwards the memory is only to be protected.
 pub(super) fn write(
     placed: &Placed,
     resolution: &Resolution,

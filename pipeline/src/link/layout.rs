@@ -12,7 +12,7 @@
 //! but what comes after 2 GiB of others; it is a segment of its own so that it does not push the rest out of reach. The
 //! last may lie anywhere. Nearly all graphs are without the last two.
 //!
-//! Code may look at what stands before a function that it has the address of (`-fsanitize=function`). So nothing begins where the pages do.
+//! Code may read the bytes before a function whose address it has (`-fsanitize=function`). So nothing begins where the pages do.
 //!
 //! Only offsets are decided here; the memory manager decides on addresses.
 
@@ -26,7 +26,7 @@ use super::section_bounds::SectionBounds;
 use super::tls::{self, Tls};
 use crate::memory::{SegmentKind, SegmentRequest};
 
-/// Zero fill of this size is kept away from what small displacements must reach.
+/// Zero fill of this size is kept away from data that small displacements must reach.
 const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;
 
 /// Bytes before the first function that may be read.

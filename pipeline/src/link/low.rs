@@ -140,8 +140,8 @@ impl LowAddresses {
 
     /// Lets variables of libraries move below 2 GiB, or forbids it from here on.
     ///
-    /// A moved variable has its address in this process, not in this session. So it is for who owns the process, and
-    /// before anything of the program has run: pointers to the variable stay as they are.
+    /// A moved variable has its address in this process, not in this session. So only the owner of the process may allow it, and before
+    /// anything of the program has run: pointers to the variable stay as they are.
     pub fn allow_copies(&self, allowed: bool) {
         self.state.lock().may_copy = allowed;
     }
@@ -225,7 +225,7 @@ impl LowAddresses {
     }
 }
 
-/// Whether a jump can stand for what is defined. A library's constants may lie in a segment that can be executed.
+/// Whether a jump can stand for the definition. A library's constants may lie in a segment that can be executed.
 fn is_function(definition: &ExecutorSymbolDef) -> bool {
     definition.flags.contains(SymbolFlags::CALLABLE) && !is_variable(definition.address)
 }

@@ -74,8 +74,8 @@ impl Announced<Detached<ResolvedResponsibility>> {
     }
 }
 
-/// Tells the session the addresses of what each unit promised. Those that were removed are left out, and those that refer to
-/// them; none is left if an object is not what its unit promised.
+/// Announces the addresses of each unit's promised symbols to the session. Units that were removed are left out, and those that refer to
+/// them; none is left if an object does not define the symbols that its unit promised.
 pub(super) fn announce(
     responsibilities: Vec<MaterializationResponsibility>,
     link: &Link<Allocated>,
@@ -101,7 +101,7 @@ pub(super) fn announce(
     with_needs(announced, link)
 }
 
-/// The addresses of what the unit promised, with the flags it promised them with.
+/// The addresses of the unit's promised symbols, with the flags it promised them with.
 fn promised_addresses(
     responsibility: &MaterializationResponsibility,
     definitions: &FxHashMap<SymbolName, ExecutorAddr>,
@@ -167,7 +167,7 @@ pub(super) fn publish(
         let share = Share::new(platform.record(&responsibility, number, initializers, indirect), &code);
         match responsibility.add_resource(Box::new(share.clone())) {
             Ok(()) => owned.push((responsibility, needs, share)),
-            // It was removed; the resource has been dropped, and this is what was left of it.
+            // It was removed; the resource has been dropped, and this is the rest of it.
             Err(error) => {
                 share.give_up();
                 responsibility.fail(Arc::new(error));

@@ -130,7 +130,7 @@ impl Tls {
         }
     }
 
-    /// Notes that a pair of resolver and argument is needed, and what the argument may point to.
+    /// Notes that a pair of resolver and argument is needed, and the possible target of the argument.
     fn add_resolver(&mut self, symbol: SymbolId, location: Location) {
         self.resolvers.add(symbol);
         if let Location::Block(..) = location {

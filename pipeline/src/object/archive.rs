@@ -87,7 +87,7 @@ impl ArchiveIndex {
     /// ```
     ///
     /// # Errors
-    /// [`ObjectError`] for what is no archive, a thin one, or one that is cut off.
+    /// [`ObjectError`] for bytes that are no archive, a thin one, or one that is cut off.
     ///
     /// # Cost
     /// That of [`ArchiveIndex::read_with`].

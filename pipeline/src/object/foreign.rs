@@ -1,9 +1,9 @@
-//! [`foreign_format`]: files that other programs know, named for what they are.
+//! [`foreign_format`]: names of file formats that other programs know.
 
 /// How to get an object for this machine of a source.
 const COMPILE: &str = "compile it for this system, such as with --target=x86_64-linux-gnu";
 
-/// How objects and archives of other systems begin, and what they are.
+/// First bytes of objects and archives of other systems, with their names.
 const OBJECTS: [(&[u8], &str); 17] = [
     (b"\xFE\xED\xFA\xCE", MACH_O),
     (b"\xFE\xED\xFA\xCF", MACH_O),
@@ -30,7 +30,7 @@ const XCOFF: &str = "an object for AIX (XCOFF)";
 
 const UNPACK: &str = "unpack it first";
 
-/// How other files begin that are taken for programs, what they are, and what to do.
+/// First bytes of other files that are taken for programs, with their names and advice.
 const OTHERS: [(&[u8], &str, &str); 18] = [
     (b"\x03\x02\x23\x07", SPIR_V, COMPILE),
     (b"\x07\x23\x02\x03", SPIR_V, COMPILE),

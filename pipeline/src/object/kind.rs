@@ -1,4 +1,4 @@
-//! [`FileKind`]: what a file is, by its first bytes.
+//! [`FileKind`]: the format of a file, by its first bytes.
 
 use object::elf;
 

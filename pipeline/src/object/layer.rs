@@ -4,8 +4,8 @@
 //! IrLayer ── ThreadSafeModule ──▶ IrLayer ── … ──▶ ObjectLayer ── ObjectBuffer ──▶ the linker
 //! ```
 //!
-//! A layer owns what it was given: it hands the responsibility on, or fails it with the reason. It never
-//! waits for a symbol: others may be waiting for what it makes.
+//! A layer owns its input: it hands the responsibility on, or fails it with the reason. It never waits for a symbol, because others may be
+//! waiting for symbols that it makes.
 
 use uruk_core::MaterializationResponsibility;
 

@@ -100,7 +100,7 @@ kinds! {
     ///
     /// *Errors:* the symbol is more than 128 bytes away.
     DELTA_8: Direct, Distance, Signed(1), "R_X86_64_PC8";
-    /// A distance back to the symbol: what a frame description entry stores about its common entry.
+    /// A distance back to the symbol, as a frame description entry stores it about its common entry.
     ///
     /// *Fixup expression:* `P - S + A : i32`
     ///

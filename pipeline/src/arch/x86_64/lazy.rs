@@ -4,7 +4,7 @@
 
 use super::{CodeField, kinds};
 
-/// A stub, the field that leads to what it jumps through, and the place of its number.
+/// A stub, the field that leads to the pointer it jumps through, and the place of its number.
 #[derive(Debug)]
 pub(crate) struct StubTemplate {
     pub(crate) code: &'static [u8],

@@ -1,8 +1,8 @@
 //! Instructions that the linker may rewrite, in place and without changing their length.
 //!
-//! Two directions. An access through the global offset table becomes direct when the symbol can be reached; and
-//! a direct `lea` of a symbol that turns out too far away becomes a load from the table, which is what makes
-//! position-independent executables' objects link against libraries at any distance.
+//! Two directions. An access through the global offset table becomes direct when the symbol can be reached. And a direct `lea` of a symbol
+//! that turns out too far away becomes a load from the table, so that position-independent executables' objects link against libraries at
+//! any distance.
 //!
 //! Pure: an instruction is rewritten only if its bytes are exactly of a known form, else nothing is touched.
 

@@ -4,7 +4,7 @@
 //! executables read variables of others directly. Both depend on where things lie, which is decided before they are
 //! linked; so this is read when they are added. The meaning of a relocation and of its instruction is the architecture's, as for the graph.
 //!
-//! Works on untrusted bytes: what is malformed is left out here, and told when the object is linked.
+//! Works on untrusted bytes: malformed parts are left out here, and reported when the object is linked.
 
 use object::elf;
 use object::read::elf::{FileHeader, SectionHeader, Sym};

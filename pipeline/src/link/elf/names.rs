@@ -70,7 +70,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Adds a string table to the graph's names. Where it is not UTF-8, question marks take the place of what is not.
+/// Adds a string table to the graph's names. Question marks take the place of bytes that are not UTF-8.
 fn keep_table<'a>(graph: &mut LinkGraph<'_>, bytes: &'a [u8]) -> Result<Table<'a>, LinkError> {
     let start = graph.names.len();
     let (Ok(start), Ok(_)) = (u32::try_from(start), u32::try_from(start + bytes.len())) else {

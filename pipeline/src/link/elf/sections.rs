@@ -1,4 +1,4 @@
-//! Which sections take part, and what for.
+//! The sections that take part, and their roles.
 
 use object::elf;
 use object::read::elf::SectionHeader;

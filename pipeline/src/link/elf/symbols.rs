@@ -234,7 +234,7 @@ fn kind_of(graph: &LinkGraph<'_>, symbol: &elf::Sym64<LittleEndian>, location: L
         elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
         elf::STT_OBJECT | elf::STT_COMMON => SymbolKind::Data,
         elf::STT_SECTION => SymbolKind::Section,
-        // Assembly often leaves out `.type`; what lies in code is code.
+        // Assembly often leaves out `.type`; a symbol in code is code.
         _ => match location {
             Location::Block(block, _) if graph.section_of(block).role == SectionRole::Code => {
                 SymbolKind::Code

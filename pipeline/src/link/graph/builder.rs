@@ -126,7 +126,7 @@ impl<'a> LinkGraphBuilder<'a> {
         self.call_at(".init_array", InitRole::Init(priority), functions);
     }
 
-    /// Has functions called at the end of what [`init_array`](Self::init_array) has begun: higher priorities first, and last to first.
+    /// Has functions called at the end of code that [`init_array`](Self::init_array) has begun: higher priorities first, and last to first.
     pub fn fini_array(&mut self, priority: u16, functions: &[SymbolId]) {
         self.call_at(".fini_array", InitRole::Fini(priority), functions);
     }

@@ -1,4 +1,4 @@
-//! Sections: what of an object takes part in the link, and what it is for.
+//! Sections: the parts of an object that take part in the link, and their uses.
 
 use super::{BlockId, Name, ObjectId};
 
@@ -13,7 +13,7 @@ pub enum SectionRole {
     Data,
     /// Writable, all zero.
     ZeroFill,
-    /// Like `ZeroFill`, and so large that it is kept away from what must be reached.
+    /// Like `ZeroFill`, and so large that it is kept away from data that must be reached.
     GreatZeroFill,
     /// Writable, of the large code model: may lie out of reach of the code.
     LargeData,
