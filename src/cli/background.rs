@@ -53,7 +53,7 @@ impl Background {
     }
 
     /// Sees to it that no thread is in the way of the process's end, which comes with the program's last thread if the first one has left
-    /// `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`. What was done is told then.
+    /// `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`. What was done is part of the statistics.
     pub(crate) fn end_with_the_program(
         &self,
         observers: &Arc<Observers>,
@@ -64,15 +64,15 @@ impl Background {
             let this = self.clone();
             on_end_of_thread(move || this.stop())?;
         }
-        let (this, observers) = (self.clone(), observers.clone());
+        if let Some(tiers) = &self.tiers {
+            observers.watch_tiers(tiers.clone());
+        }
+        if is_ahead {
+            observers.watch_speculation(self.speculator.clone());
+        }
+        let this = self.clone();
         on_exit(move |_| {
             this.stop();
-            if let Some(tiers) = &this.tiers {
-                observers.note_tiers(tiers.stats());
-            }
-            if is_ahead {
-                observers.note_speculation(this.speculator.stats());
-            }
             let recorded = recording.map_or(Ok(()), |file| file.end(|| this.speculator.first_calls()));
             if let Err(error) = recorded {
                 report::error(&error);

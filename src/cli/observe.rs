@@ -9,9 +9,10 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{DynFilterFn, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::cache::CacheEvent;
-use uruk::pipeline::lazy::SpeculationStats;
+use uruk::pipeline::lazy::Speculator;
 use uruk::pipeline::runtime::exit::flush_streams;
-use uruk::pipeline::tiers::TierStats;
+use uruk::pipeline::runtime::fatal::report_at_fatal_signals;
+use uruk::pipeline::tiers::Tiers;
 use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
@@ -68,7 +69,7 @@ impl Observers {
             }
             None => (None, None),
         };
-        let (stats_layer, stats) = stats.then(StatsLayer::new).unzip();
+        let (stats_layer, stats) = stats.then(|| StatsLayer::new(report_at_fatal_signals())).unzip();
         let (progress_layer, progress) = Progress::on_terminal().unzip();
         if trace.is_some() || stats.is_some() || progress.is_some() {
             // What is measured between LLVM's passes costs them time.
@@ -128,17 +129,17 @@ impl Observers {
         }
     }
 
-    /// Notes for the statistics what was compiled in which tier.
-    pub(crate) fn note_tiers(&self, tiers: TierStats) {
+    /// Has the statistics say what was compiled in which tier.
+    pub(crate) fn watch_tiers(&self, tiers: Tiers) {
         if let Some(stats) = &self.stats {
-            stats.note_tiers(tiers);
+            stats.watch_tiers(tiers);
         }
     }
 
-    /// Notes for the statistics what was compiled ahead.
-    pub(crate) fn note_speculation(&self, ahead: SpeculationStats) {
+    /// Has the statistics say what was compiled ahead.
+    pub(crate) fn watch_speculation(&self, ahead: Speculator) {
         if let Some(stats) = &self.stats {
-            stats.note_speculation(ahead);
+            stats.watch_speculation(ahead);
         }
     }
 
@@ -146,6 +147,9 @@ impl Observers {
     pub(crate) fn leave_terminal(&self) {
         if let Some(progress) = &self.progress {
             progress.stop();
+        }
+        if let Some(stats) = &self.stats {
+            stats.renew(true);
         }
     }
 
@@ -159,6 +163,7 @@ impl Observers {
         }
         self.leave_terminal();
         if let Some(stats) = &self.stats {
+            stats.withdraw();
             flush_streams(); // The table comes after what the program printed.
             // Nothing is left to say if stderr is gone.
             let _ = write!(io::stderr(), "\n{}", stats.report());

@@ -5,10 +5,14 @@
 //! waiting in a lookup is no work: it is shown apart.
 //!
 //! Session events say what was materialized: [`Stats::observe`].
+//!
+//! The report is due at `exit`. For a signal that ends the process it is made again each time that a thread has ended its outermost span,
+//! unless the last one took too long for that: [`Stats::renew`].
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use tracing::span::Id;
@@ -17,8 +21,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 use uruk::pipeline::cache::{CacheEvent, EntryKind};
-use uruk::pipeline::lazy::SpeculationStats;
-use uruk::pipeline::tiers::TierStats;
+use uruk::pipeline::lazy::Speculator;
+use uruk::pipeline::runtime::fatal::FatalReport;
+use uruk::pipeline::tiers::Tiers;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{EventKind, SessionEvent};
@@ -41,8 +46,17 @@ pub(crate) struct Stats {
     symbols_failed: AtomicU64,
     cache: Mutex<Lookups>,
     passes: Mutex<PassSums>,
-    tiers: Mutex<Option<TierStats>>,
-    ahead: Mutex<Option<SpeculationStats>>,
+    tiers: OnceLock<Tiers>,
+    ahead: OnceLock<Speculator>,
+    fatal: Option<&'static FatalReport>,
+    renewal: Mutex<Renewal>,
+}
+
+/// When the report for signals was made last, and how long that took.
+#[derive(Debug)]
+struct Renewal {
+    ended: Instant,
+    took: Duration,
 }
 
 /// What a cache was asked for.
@@ -81,7 +95,12 @@ pub(crate) struct Resident {
 /// Spans in which a thread waits for others rather than works.
 const WAITING: [&str; 3] = ["session.lookup", "lookup.wait", "dispatch.block"];
 
+/// Reports for signals are made in this part of the time at most.
+const RENEWAL_SHARE: u32 = 20;
+
 thread_local! {
+    /// How many spans this thread is inside of. No destructor either.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// Time spent in spans nested in the one this thread is inside of. No destructor, so it can be read at any time.
     static NESTED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
@@ -94,10 +113,11 @@ struct Entered {
 }
 
 impl StatsLayer {
-    /// A layer and the sums it fills.
-    pub(crate) fn new() -> (Self, Arc<Stats>) {
+    /// A layer and the sums it fills, which `fatal` reports if a signal ends the process.
+    pub(crate) fn new(fatal: Option<&'static FatalReport>) -> (Self, Arc<Stats>) {
+        let began = Instant::now();
         let stats = Arc::new(Stats {
-            began: Instant::now(),
+            began,
             stages: Mutex::default(),
             units_claimed: AtomicU64::new(0),
             units_emitted: AtomicU64::new(0),
@@ -105,9 +125,12 @@ impl StatsLayer {
             symbols_failed: AtomicU64::new(0),
             cache: Mutex::default(),
             passes: Mutex::default(),
-            tiers: Mutex::default(),
-            ahead: Mutex::default(),
+            tiers: OnceLock::new(),
+            ahead: OnceLock::new(),
+            fatal,
+            renewal: Mutex::new(Renewal { ended: began, took: Duration::ZERO }),
         });
+        stats.renew(true);
         (Self(stats.clone()), stats)
     }
 }
@@ -144,14 +167,36 @@ impl Stats {
         self.cache.lock().unstored = Some(what);
     }
 
-    /// Notes what was compiled in which tier.
-    pub(crate) fn note_tiers(&self, tiers: TierStats) {
-        *self.tiers.lock() = Some(tiers);
+    /// Has the report say what was compiled in which tier.
+    pub(crate) fn watch_tiers(&self, tiers: Tiers) {
+        // There is one engine.
+        _ = self.tiers.set(tiers);
     }
 
-    /// Notes what was compiled ahead.
-    pub(crate) fn note_speculation(&self, ahead: SpeculationStats) {
-        *self.ahead.lock() = Some(ahead);
+    /// Has the report say what was compiled ahead.
+    pub(crate) fn watch_speculation(&self, ahead: Speculator) {
+        // As above.
+        _ = self.ahead.set(ahead);
+    }
+
+    /// Has a signal report what is known now. Unless `must`, it may be put off.
+    pub(crate) fn renew(&self, must: bool) {
+        let Some(fatal) = self.fatal else { return };
+        // Another thread that has it does the same.
+        let Some(mut renewal) = self.renewal.try_lock() else { return };
+        let begun = Instant::now();
+        if must || begun.duration_since(renewal.ended) >= renewal.took * RENEWAL_SHARE {
+            fatal.set(self.sums().to_string());
+            let ended = Instant::now();
+            *renewal = Renewal { ended, took: ended.duration_since(begun) };
+        }
+    }
+
+    /// Has signals report nothing from here on.
+    pub(crate) fn withdraw(&self) {
+        if let Some(fatal) = self.fatal {
+            fatal.withdraw();
+        }
     }
 
     fn count(&self, kind: &EventKind) {
@@ -169,16 +214,23 @@ impl Stats {
     /// The report: a paragraph on what was materialized, the stage table, and memory.
     pub(crate) fn report(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| {
-            self.write_materialized(f)?;
-            write!(f, "{}", self.cache.lock())?;
-            write_table(f, &self.stages.lock().clone())?;
-            write!(f, "{}", self.passes.lock())?;
-            (*self.tiers.lock()).map_or(Ok(()), |tiers| write!(f, "{}", TierTable(tiers)))?;
-            (*self.ahead.lock()).map_or(Ok(()), |ahead| write!(f, "{}", AheadLine(ahead)))?;
+            write!(f, "{}", self.sums())?;
             match Resident::of_this_process() {
                 Some(resident) => writeln!(f, "{resident}"),
                 None => writeln!(f, "resident: unknown, /proc/self/status cannot be read"),
             }
+        })
+    }
+
+    /// The same without memory.
+    fn sums(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| {
+            self.write_materialized(f)?;
+            write!(f, "{}", self.cache.lock())?;
+            write_table(f, &self.stages.lock().clone())?;
+            write!(f, "{}", self.passes.lock())?;
+            self.tiers.get().map_or(Ok(()), |tiers| write!(f, "{}", TierTable(tiers.stats())))?;
+            self.ahead.get().map_or(Ok(()), |ahead| write!(f, "{}", AheadLine(ahead.stats())))
         })
     }
 
@@ -229,6 +281,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StatsLayer {
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
         if let Some(span) = context.span(id) {
             let nested_before = NESTED.replace(Duration::ZERO);
+            DEPTH.set(DEPTH.get() + 1);
             span.extensions_mut().replace(Entered { at: Instant::now(), nested_before });
         }
     }
@@ -247,6 +300,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for StatsLayer {
         let own = total.saturating_sub(NESTED.get());
         NESTED.set(entered.nested_before + total);
         self.0.add(span.name(), total, own);
+        DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() == 0 {
+            drop(span);
+            self.0.renew(false);
+        }
     }
 }
 
@@ -326,7 +384,7 @@ mod tests {
     use uruk_core::sync::Arc;
 
     fn measured(body: impl FnOnce()) -> Arc<Stats> {
-        let (layer, stats) = StatsLayer::new();
+        let (layer, stats) = StatsLayer::new(None);
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), body);
         stats
     }
@@ -380,7 +438,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_no_table() {
-        let (_, stats) = StatsLayer::new();
+        let (_, stats) = StatsLayer::new(None);
         let report = stats.report().to_string();
         assert!(report.starts_with("materialized 0 of 0 units") && !report.contains("stage"), "{report}");
         assert!(report.contains("resident: "), "{report}");
@@ -388,7 +446,7 @@ mod tests {
 
     #[test]
     fn events_are_counted_by_what_they_say() {
-        let (_, stats) = StatsLayer::new();
+        let (_, stats) = StatsLayer::new(None);
         let dylib: Arc<str> = "main".into();
         let symbol = uruk_core::SymbolStringPool::new().intern("f");
         let kinds = [

@@ -11,6 +11,7 @@ pub mod cxa_filter;
 pub(crate) mod endings;
 pub mod entry;
 pub mod exit;
+pub mod fatal;
 pub(crate) mod forks;
 pub mod ifunc;
 pub mod image;

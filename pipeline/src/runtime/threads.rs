@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
-use super::tls;
+use super::{fatal, tls};
 
 /// Defines `pthread_create` for the whole process. For executables only.
 #[macro_export]
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn pthread_create(
 ) -> c_int {
     let Some(real) = library_function() else { return libc::EAGAIN };
     let reserve_writes = tls::reserve_writes();
-    if reserve_writes.is_none() && !tls::has_modules() {
+    if reserve_writes.is_none() && !tls::has_modules() && !fatal::is_reporting() {
         // SAFETY: passed on to the caller.
         return unsafe { real(thread, attributes, routine, argument) };
     }
@@ -117,6 +117,7 @@ unsafe extern "C" fn prepare(start: *mut Start) -> Call {
     // SAFETY: `pthread_create` made the box for this thread.
     let Start { routine, argument, reserve_writes } = *unsafe { Box::from_raw(start) };
     tls::start_thread(reserve_writes);
+    fatal::give_stack();
     Call { routine, argument }
 }
 

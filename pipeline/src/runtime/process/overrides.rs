@@ -14,7 +14,8 @@
 //! | `pthread_create`, `thrd_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
 //! | `_Unwind_FindEnclosingFunction` | a function that is compiled when it is called has its stub's address |
-//! | `sigaction`, `signal` and its kin | what a handler calls is compiled before a signal comes |
+//! | `sigaction`, `signal` and its kin | what a handler calls is compiled before a signal comes; ours is not shown (`fatal.rs`) |
+//! | `sigaltstack` | the stack of our handler is not shown |
 //! | `__libc_malloc` and its kin | a program that replaces `malloc` builds on them; see `allocation` |
 //!
 //! None of them takes the place of the C library's function for the rest of the process.
@@ -32,7 +33,7 @@ use super::library::last_error;
 use super::program::undefined_symbol;
 use super::stand_in::StandIn;
 use crate::memory::StaticForkLock;
-use crate::runtime::{allocation, exit, image, thread_exit, threads, tls, unwind};
+use crate::runtime::{allocation, exit, fatal, image, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
 pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
@@ -61,7 +62,10 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("sigaction", function(handlers::sigaction as *const ())),
         ("signal", function(handlers::signal as *const ())),
         ("bsd_signal", function(handlers::signal as *const ())),
+        ("ssignal", function(handlers::signal as *const ())),
         ("__sysv_signal", function(handlers::sysv_signal as *const ())),
+        ("sigset", function(handlers::linked_sigset as *const ())),
+        ("sigaltstack", function(fatal::sigaltstack as *const ())),
         ("_dl_find_object", function(unwind::find_object as *const ())),
         ("_Unwind_FindEnclosingFunction", function(find_enclosing_function as *const ())),
     ];
@@ -79,11 +83,15 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
     overrides
 }
 
-/// The functions that libraries which were loaded for a program are given too: those that tell of the program.
+/// The functions that libraries which were loaded for a program are given too: those that tell of the program, and those that would show
+/// a handler of ours.
 pub(super) fn told_to_libraries(name: &CStr) -> Option<*mut c_void> {
     let function = match name.to_bytes() {
         b"dladdr" => dladdr as *const (),
         b"dl_iterate_phdr" => image::dl_iterate_phdr as *const (),
+        b"sigaction" if fatal::is_reporting() => handlers::sigaction as *const (),
+        b"signal" | b"ssignal" | b"bsd_signal" if fatal::is_reporting() => handlers::signal as *const (),
+        b"sigaltstack" if fatal::is_reporting() => fatal::sigaltstack as *const (),
         _ => return None,
     };
     Some(function.cast_mut().cast())
