@@ -18,7 +18,7 @@ use uruk_core::SessionEvent;
 use uruk_core::sync::Arc;
 
 use super::passes;
-use super::progress::Progress;
+use super::progress::{self, Progress};
 use super::stats::{Stats, StatsLayer};
 use super::verbose;
 
@@ -74,7 +74,11 @@ impl Observers {
         if trace.is_some() || stats.is_some() || progress.is_some() {
             // What is measured between LLVM's passes costs them time.
             let passes = if stats.is_some() { LevelFilter::TRACE } else { LevelFilter::OFF };
-            let watched = Targets::new().with_default(LevelFilter::DEBUG).with_target(passes::TARGET, passes);
+            let functions = if progress.is_some() { LevelFilter::TRACE } else { LevelFilter::OFF };
+            let watched = Targets::new()
+                .with_default(LevelFilter::DEBUG)
+                .with_target(passes::TARGET, passes)
+                .with_target(progress::TARGET, functions);
             let subscriber = tracing_subscriber::registry()
                 .with(watched)
                 .with(DynFilterFn::new(|_, _| is_watched()))

@@ -8,9 +8,9 @@ use std::io::{IsTerminal as _, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tracing::Subscriber;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
@@ -29,6 +29,12 @@ pub(crate) struct Progress {
     artist: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The target of events that say how many functions are done.
+pub(crate) const TARGET: &str = "uruk::functions";
+
+/// Steps on the way of a function, in their order.
+const STEPS: [&str; 3] = ["simplified", "optimized", "compiled"];
+
 /// What the line says.
 #[derive(Debug, Default)]
 struct Board {
@@ -44,6 +50,8 @@ struct State {
     parts: u64,
     /// How many parts, functions and undivided modules have machine code.
     compiled: u64,
+    /// How many functions have come to each step, and of how many.
+    functions: [(u64, u64); STEPS.len()],
     /// The stage that began last, and its unit.
     stage: Option<(&'static str, String)>,
     stopped: bool,
@@ -148,6 +156,14 @@ impl fmt::Display for State {
             (compiled, parts) if compiled <= parts => write!(f, ", {compiled} of {parts} parts compiled")?,
             (compiled, _) => write!(f, ", {compiled} parts and functions compiled")?,
         }
+        // A step that all have taken says nothing beside the next one.
+        let steps = STEPS.iter().zip(self.functions).filter(|(_, (_, of))| *of > 0);
+        let last = steps.clone().count().saturating_sub(1);
+        for (index, (step, (done, of))) in steps.enumerate() {
+            if done < of || index == last {
+                write!(f, ", {done} of {of} functions {step}")?;
+            }
+        }
         match &self.stage {
             Some((stage, unit)) => write!(f, ", {stage} {unit}"),
             None => Ok(()),
@@ -161,6 +177,10 @@ struct Told {
     unit: String,
     /// Into how many parts it is divided.
     parts: u64,
+    /// How far functions have come, how many, and how many there are beside those that were told of before.
+    step: String,
+    done: u64,
+    more: u64,
 }
 
 /// The unit that a span is about.
@@ -175,6 +195,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
             && let Some(span) = context.span(id)
         {
             span.extensions_mut().insert(Unit(told.unit));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target() != TARGET {
+            return;
+        }
+        let mut told = Told::default();
+        event.record(&mut told);
+        if let Some(step) = STEPS.iter().position(|step| *step == told.step) {
+            let (done, of) = &mut self.0.state.lock().functions[step];
+            (*done, *of) = (*done + told.done, *of + told.more);
         }
     }
 
@@ -194,14 +226,19 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
 
 impl Visit for Told {
     fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "parts" {
-            self.parts = value;
+        match field.name() {
+            "parts" => self.parts = value,
+            "done" => self.done = value,
+            "more" => self.more = value,
+            _ => {}
         }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        if field.name() == "unit" {
-            value.clone_into(&mut self.unit);
+        match field.name() {
+            "unit" => value.clone_into(&mut self.unit),
+            "step" => value.clone_into(&mut self.step),
+            _ => {}
         }
     }
 
@@ -215,7 +252,12 @@ impl Visit for Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::level_filters::LevelFilter;
     use tracing_subscriber::layer::SubscriberExt as _;
+    use uruk::pipeline::ir::{
+        IrCompiler, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, ThreadSafeModule,
+    };
+    use uruk::pipeline::object::ObjectBuffer;
 
     fn watched(silence: Duration) -> (ProgressLayer, Progress) {
         Progress::draw_on(ProgressDrawTarget::hidden(), silence).unwrap()
@@ -245,6 +287,49 @@ mod tests {
         });
         let line = "0 of 0 units ready, 1 of 4 parts compiled, ir.codegen b.bc";
         assert_eq!(progress.board.state.lock().to_string(), line);
+    }
+
+    /// A module of 5,000 functions was one step, which took twenty seconds.
+    #[test]
+    fn functions_are_steps_of_their_own() {
+        let (layer, progress) = watched(SILENCE);
+        let functions = |step, done, more| {
+            tracing::trace!(target: TARGET, unit = "a.bc", step, done, more, "functions");
+            progress.board.state.lock().to_string()
+        };
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let begins = |text: &str| format!("0 of 0 units ready, {text}");
+            assert_eq!(functions("simplified", 0_u64, 5000_u64), begins("0 of 5000 functions simplified"));
+            _ = functions("optimized", 0, 5000);
+            let both = begins("1 of 5000 functions simplified, 0 of 5000 functions optimized");
+            assert_eq!(functions("simplified", 1, 0), both);
+            assert_eq!(functions("simplified", 4999, 0), begins("0 of 5000 functions optimized"));
+            _ = functions("optimized", 5000, 0);
+            assert_eq!(functions("compiled", 0, 40), begins("0 of 40 functions compiled"));
+            assert_eq!(functions("compiled", 40, 0), begins("40 of 40 functions compiled"));
+        });
+    }
+
+    #[test]
+    fn llvm_tells_how_many_functions_are_done() {
+        let text = "define i32 @inner(i32 %n) noinline { ret i32 %n } declare void @elsewhere()
+            define i32 @outer(i32 %n) { %r = call i32 @inner(i32 %n) ret i32 %r }
+            define i32 @other() { %r = call i32 @outer(i32 7) ret i32 %r }";
+        let compiler = IrCompiler::new(
+            JitTargetMachineBuilder::host().unwrap(),
+            OptimizationPipeline::level(OptimizationLevel::O2),
+        );
+        // The second time, the machine and its passes are there already.
+        for _ in 0..2 {
+            let (layer, progress) = watched(SILENCE);
+            let watched = tracing_subscriber::registry().with(LevelFilter::TRACE).with(layer);
+            tracing::subscriber::with_default(watched, || {
+                let module =
+                    ThreadSafeModule::parse(&ObjectBuffer::new("three.ll", text.as_bytes().to_vec()));
+                compiler.compile(module.unwrap()).unwrap();
+            });
+            assert_eq!(progress.board.state.lock().functions, [(3, 3); 3]);
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
+#include <llvm/Pass.h>
 #include <llvm/IR/PseudoProbe.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -17,8 +18,15 @@ using namespace llvm;
 
 namespace {
 
+// Hears of functions: how many are done, and how many more there are. `progress.rs` has the steps.
+using CountFunctions = void (*)(void *Data, uint32_t Step, uint64_t Done, uint64_t More);
+
+constexpr uint32_t CompiledStep = 2;
+
 struct Emitter {
   TargetMachine &Machine;
+  CountFunctions Count = nullptr;
+  void *CountData = nullptr;
   SmallVector<char, 0> Object;
   raw_svector_ostream Stream{Object};
   // Goes first, as it refers to the others.
@@ -26,6 +34,21 @@ struct Emitter {
 
   explicit Emitter(TargetMachine &Machine) : Machine(Machine) {}
 };
+
+// Stands behind the printer, which a function leaves as machine code.
+struct CountPass : FunctionPass {
+  static char ID;
+  Emitter &E;
+
+  explicit CountPass(Emitter &E) : FunctionPass(ID), E(E) {}
+  bool runOnFunction(Function &) override {
+    if (E.Count) E.Count(E.CountData, CompiledStep, 1, 0);
+    return false;
+  }
+  void getAnalysisUsage(AnalysisUsage &Usage) const override { Usage.setPreservesAll(); }
+};
+
+char CountPass::ID = 0;
 
 bool hasInlineAsm(Function &F) {
   return any_of(instructions(F), [](const Instruction &I) {
@@ -50,16 +73,21 @@ bool uruk_llvm_emitter_is_used_up_by(LLVMModuleRef Handle) {
 Emitter *uruk_llvm_emitter_create(LLVMTargetMachineRef T) {
   // A plain pointer without an owner: if LLVM gives up, no destructor of this frame runs.
   auto *E = new Emitter(*reinterpret_cast<TargetMachine *>(T));
-  if (!E->Machine.addPassesToEmitFile(E->Passes, E->Stream, nullptr, CodeGenFileType::ObjectFile)) return E;
+  if (!E->Machine.addPassesToEmitFile(E->Passes, E->Stream, nullptr, CodeGenFileType::ObjectFile)) {
+    E->Passes.add(new CountPass(*E));
+    return E;
+  }
   delete E;
   return nullptr;
 }
 
 void uruk_llvm_emitter_dispose(Emitter *E) { delete E; }
 
-// Generates an object, as `LLVMTargetMachineEmitToMemoryBuffer` does.
-LLVMMemoryBufferRef uruk_llvm_emitter_run(Emitter *E, LLVMModuleRef Handle) {
+// Generates an object, as `LLVMTargetMachineEmitToMemoryBuffer` does. `Count`, unless null, hears of each function.
+LLVMMemoryBufferRef uruk_llvm_emitter_run(Emitter *E, LLVMModuleRef Handle, CountFunctions Count, void *Data) {
   Module &M = *unwrap(Handle);
+  E->Count = Count, E->CountData = Data;
+  if (Count) Count(Data, CompiledStep, 0, count_if(M, [](Function &F) { return !F.isDeclarationForLinker(); }));
   M.setDataLayout(E->Machine.createDataLayout());
   E->Object.clear();
   E->Passes.run(M);

@@ -21,12 +21,13 @@
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 
 use super::ffi::{self, MemoryBuffer};
 use super::module::LockedModule;
+use super::progress;
 
 /// How many bytes of objects a pipeline generates before a new one takes over.
 const KEPT_BYTES_MAX: usize = 4 << 20;
@@ -89,12 +90,27 @@ impl Emitter {
     fn run(self, module: &LockedModule<'_>) -> (Self, MemoryBuffer) {
         // If LLVM gives up, this frame is left, and the emitter stays as it is.
         let mut emitter = ManuallyDrop::new(self);
-        // SAFETY: emitter and module are alive and ours; the buffer is owned from here on.
-        let buffer =
-            unsafe { MemoryBuffer::from_raw(ffi::uruk_llvm_emitter_run(emitter.raw.as_ptr(), module.raw())) };
+        let count = progress::is_watched().then_some(count as _);
+        let data = ptr::from_ref(module).cast_mut().cast();
+        // SAFETY: emitter and module are alive and ours, and `count` takes such a module; the buffer is owned from here on.
+        let buffer = unsafe {
+            MemoryBuffer::from_raw(ffi::uruk_llvm_emitter_run(
+                emitter.raw.as_ptr(),
+                module.raw(),
+                count,
+                data,
+            ))
+        };
         emitter.emitted_bytes += buffer.as_ref().len();
         (ManuallyDrop::into_inner(emitter), buffer)
     }
+}
+
+/// Called for each function of a module.
+unsafe extern "C" fn count(module: *mut c_void, step: u32, done: u64, more: u64) {
+    // SAFETY: `run` passes it, and waits.
+    let module = unsafe { &*module.cast::<LockedModule<'_>>() };
+    progress::tell(module.name(), step, done, more);
 }
 
 impl Drop for Emitter {

@@ -18,6 +18,7 @@ use llvm_sys::error_handling::{LLVMFatalErrorHandler, LLVMInstallFatalErrorHandl
 use llvm_sys::prelude::{LLVMBool, LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef, LLVMValueRef};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 
+use super::progress::CountFunctions;
 use crate::object::ObjectBuffer;
 
 /// LLVM gave up in the middle of something. The values that it worked on are lost.
@@ -339,11 +340,17 @@ unsafe extern "C-unwind" {
         host: unsafe extern "C" fn(*mut c_void, u32, LLVMValueRef) -> bool,
         data: *mut c_void,
         hear: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, u64, u64)>,
+        count: Option<CountFunctions>,
     ) -> *mut c_char;
     pub(super) fn uruk_llvm_emitter_is_used_up_by(module: LLVMModuleRef) -> bool;
     pub(super) fn uruk_llvm_emitter_create(machine: LLVMTargetMachineRef) -> *mut c_void;
     pub(super) fn uruk_llvm_emitter_dispose(emitter: *mut c_void);
-    pub(super) fn uruk_llvm_emitter_run(emitter: *mut c_void, module: LLVMModuleRef) -> LLVMMemoryBufferRef;
+    pub(super) fn uruk_llvm_emitter_run(
+        emitter: *mut c_void,
+        module: LLVMModuleRef,
+        count: Option<CountFunctions>,
+        data: *mut c_void,
+    ) -> LLVMMemoryBufferRef;
     pub(super) fn uruk_llvm_copy_canonical(
         module: LLVMModuleRef,
         into: LLVMContextRef,

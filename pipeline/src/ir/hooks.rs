@@ -13,6 +13,7 @@ use llvm_sys::prelude::LLVMValueRef;
 
 use super::error::CompileError;
 use super::module::LockedModule;
+use super::progress;
 
 /// Where LLVM's own pipelines let others in, besides between stages.
 ///
@@ -192,4 +193,14 @@ pub(super) unsafe extern "C" fn hear(
     // SAFETY: the caller's obligation.
     let (run, pass) = unsafe { (&mut *data.cast::<HostRun<'_>>(), super::ffi::bytes(pass, size)) };
     run.times.push((stage, String::from_utf8_lossy(pass).into_owned(), nanoseconds, runs));
+}
+
+/// Tells how many functions are done.
+///
+/// # Safety
+/// `data` is a [`HostRun`] that no other code uses meanwhile.
+pub(super) unsafe extern "C" fn count(data: *mut c_void, step: u32, done: u64, more: u64) {
+    // SAFETY: the caller's obligation.
+    let run = unsafe { &*data.cast::<HostRun<'_>>() };
+    progress::tell(run.module.name(), step, done, more);
 }

@@ -39,6 +39,7 @@ mod part_cache;
 mod partition;
 mod pending;
 mod processor;
+mod progress;
 mod read;
 mod shell;
 mod source;

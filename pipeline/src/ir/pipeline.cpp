@@ -3,6 +3,8 @@
 #include <chrono>
 #include <llvm-c/Core.h>
 #include <llvm-c/TargetMachine.h>
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringSwitch.h>
 #include <llvm/Analysis/InlineAdvisor.h>
 #include <llvm/Analysis/ReplayInlineAdvisor.h>
@@ -160,9 +162,48 @@ private:
   std::map<std::pair<uint32_t, std::string>, std::pair<Clock::duration, uint64_t>> Sums;
 };
 
+// Hears of functions: how many are done, and how many more there are. `progress.rs` has the steps.
+using CountFunctions = void (*)(void *Data, uint32_t Step, uint64_t Done, uint64_t More);
+
+// Counts functions that the walk over the call graph has left, and those that were vectorized, from the first one on. The walk drops
+// functions and may merge its parts: the rest counts at the end.
+class FunctionCounts {
+public:
+  FunctionCounts(CountFunctions Count, void *Data) : Count(Count), Data(Data) {}
+  void watch(Module &M, PassInstrumentationCallbacks &Callbacks) {
+    Callbacks.registerAfterPassCallback([this, &M](StringRef Pass, Any Unit, const PreservedAnalyses &) {
+      if (Pass == "DevirtSCCRepeatedPass") {
+        if (auto *C = any_cast<const LazyCallGraph::SCC *>(&Unit))
+          for (LazyCallGraph::Node &N : **C) note(Simplified, M, N.getFunction());
+      } else if (Pass == "LoopVectorizePass") {
+        if (auto *F = any_cast<const Function *>(&Unit)) note(Optimized, M, **F);
+      }
+    });
+  }
+  void end() {
+    for (uint32_t Step : {Simplified, Optimized})
+      if (More[Step]) Count(Data, Step, More[Step], 0);
+  }
+
+private:
+  enum : uint32_t { Simplified = 0, Optimized = 1 };
+  void note(uint32_t Step, Module &M, const Function &F) {
+    if (Seen[Step].empty()) {
+      More[Step] = count_if(M, [](Function &F) { return !F.isDeclaration(); });
+      Count(Data, Step, 0, More[Step]);
+    }
+    if (Seen[Step].insert(&F).second && More[Step]) --More[Step], Count(Data, Step, 1, 0);
+  }
+  CountFunctions Count;
+  void *Data;
+  uint64_t More[2] = {};
+  DenseSet<const Function *> Seen[2];
+};
+
 struct Pipeline {
   Run R;
   PassTimes Times{R};
+  FunctionCounts Counts;
   PassInstrumentationCallbacks Callbacks;
   LoopAnalysisManager Loops;
   FunctionAnalysisManager Functions;
@@ -173,8 +214,8 @@ struct Pipeline {
   ModulePassManager Passes;
 
   // Noting the names of all passes takes longer than a small module; only who `IsTimed` asks for them.
-  Pipeline(LLVMTargetMachineRef T, HostPasses Host, void *Data, bool IsTimed)
-      : R{Host, Data},
+  Pipeline(LLVMTargetMachineRef T, HostPasses Host, void *Data, bool IsTimed, CountFunctions Count)
+      : R{Host, Data}, Counts(Count, Data),
         Builder(reinterpret_cast<TargetMachine *>(T), PipelineTuningOptions(), std::nullopt, IsTimed ? &Callbacks : nullptr) {
     understandOurs<ModulePassManager>(Builder, &R);
     understandOurs<CGSCCPassManager>(Builder, &R);
@@ -182,7 +223,7 @@ struct Pipeline {
     understandOurs<LoopPassManager>(Builder, &R);
   }
 
-  void run(Module &M, bool IsTimed) {
+  void run(Module &M, bool IsTimed, bool IsCounted) {
     // The first to be registered counts, and the builder may not know of our callbacks.
     auto Ours = [&] { return PassInstrumentationAnalysis(&Callbacks); };
     Loops.registerPass(Ours), Functions.registerPass(Ours), Components.registerPass(Ours), Modules.registerPass(Ours);
@@ -196,7 +237,9 @@ struct Pipeline {
     Standard->registerCallbacks(Callbacks, &Modules);
     Callbacks.registerShouldRunOptionalPassCallback([this](StringRef, Any) { return !R.Failed; });
     if (IsTimed) Times.watch(Callbacks);
+    if (IsCounted) Counts.watch(M, Callbacks);
     Passes.run(M, Modules);
+    if (IsCounted) Counts.end();
   }
 };
 
@@ -260,17 +303,18 @@ char *uruk_llvm_pipeline_text(LLVMTargetMachineRef T, uint32_t Level, uint32_t P
 
 // Runs a pipeline over a module, or only reads its text if the module is null. Calls `Host` for what stands in it as
 // `uruk-host<number>`; once that has answered `false`, nothing runs that may be left out. `Hear`, unless null, is told how
-// long each pass took. Answers a message if the text cannot be read.
+// long each pass took; `Count`, unless null, how many functions are done. Answers a message if the text cannot be read.
 char *uruk_llvm_run_pipeline(LLVMModuleRef M, LLVMTargetMachineRef T, const char *Text, size_t Size, HostPasses Host, void *Data,
                              void (*Hear)(void *Data, uint32_t Stage, const char *Pass, size_t Size, uint64_t Nanoseconds,
-                                          uint64_t Runs)) {
+                                          uint64_t Runs),
+                             CountFunctions Count) {
   // A plain pointer without an owner: if LLVM gives up, no destructor of this frame runs, and all its data stays as it is.
-  auto *P = new Pipeline(T, Host, Data, Hear != nullptr);
+  auto *P = new Pipeline(T, Host, Data, Hear != nullptr, Count);
   char *Message = nullptr;
   if (Error Failed = P->Builder.parsePassPipeline(P->Passes, StringRef(Text, Size)))
     Message = LLVMCreateMessage(toString(std::move(Failed)).c_str());
   else if (M)
-    P->run(*unwrap(M), Hear != nullptr);
+    P->run(*unwrap(M), Hear != nullptr, Count != nullptr);
   if (Hear)
     P->Times.tell(P->Callbacks, [&](uint32_t Stage, StringRef Pass, uint64_t Nanoseconds, uint64_t Runs) {
       Hear(Data, Stage, Pass.data(), Pass.size(), Nanoseconds, Runs);

@@ -21,6 +21,7 @@ use super::ffi::{self, c_string, take_message, uruk_llvm_configure_target_machin
 use super::hooks::{self, HostRun, PassTimes};
 use super::module::LockedModule;
 use super::optimize::{OptimizationLevel, Passes};
+use super::progress;
 use super::target::{CodeModel, CodegenLevel, TargetOptions};
 use crate::object::ObjectBuffer;
 
@@ -58,6 +59,7 @@ impl TargetMachine {
                     hooks::host,
                     data,
                     hear,
+                    progress::is_watched().then_some(hooks::count as _),
                 ))
             };
             if message.is_empty() { Ok(()) } else { Err(message) }
@@ -76,7 +78,16 @@ impl TargetMachine {
         // SAFETY: the machine is alive and ours. Without a module nothing runs, so that `host` is not called.
         let message = unsafe {
             let (module, data) = (ptr::null_mut(), ptr::null_mut());
-            take_message(ffi::uruk_llvm_run_pipeline(module, self.raw, start, size, hooks::host, data, None))
+            take_message(ffi::uruk_llvm_run_pipeline(
+                module,
+                self.raw,
+                start,
+                size,
+                hooks::host,
+                data,
+                None,
+                None,
+            ))
         };
         (!message.is_empty()).then_some(message)
     }
