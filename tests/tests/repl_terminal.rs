@@ -112,6 +112,28 @@ fn a_paste_may_have_commands_and_mistakes_in_it() {
     assert!(!terminal.waits_for("= 8\r\n").contains("= 2000"), "what follows a mistake is not done");
 }
 
+/// The editor read them in one batch, took the first one, and dropped the others.
+#[test]
+fn lines_that_are_typed_while_code_runs_are_done_in_their_order() {
+    let (mut terminal, _) = session("ahead");
+    answer(&mut terminal, "extern getchar()", NOTHING);
+    terminal.types("printd(77) + getchar()\r");
+    terminal.waits_for("77\r\n");
+    // The code waits for the first line, so all lines are there when it goes on.
+    terminal.types("x\r20 + 1\r20 + 2\rdef later(x)\r  x + 3\rlater(20)\r20 + ");
+    for line in ["= 21\r\n", "= 22\r\n", "= 23\r\n"] {
+        terminal.waits_for(line);
+    }
+    terminal.types("4\r");
+    terminal.waits_for("= 24\r\n");
+    // The end of the input is typed ahead too.
+    terminal.types("printd(78) + getchar()\r");
+    terminal.waits_for("78\r\n");
+    terminal.types("x\r20 + 5\r\x04");
+    terminal.waits_for("= 25\r\n");
+    assert!(terminal.ends().success());
+}
+
 #[test]
 fn endless_recursion_is_an_error_and_the_session_goes_on() {
     let (mut terminal, _) = session("recursion");

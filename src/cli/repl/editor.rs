@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
 use reedline::{
-    ColumnarMenu, Completer, CompletionResult, DefaultHinter, DefaultPrompt, DefaultPromptSegment, Emacs,
-    FileBackedHistory, Highlighter, Hinter, History, KeyCode, KeyModifiers, MenuBuilder as _, Reedline,
-    ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion, ValidationResult, Validator,
-    default_emacs_keybindings,
+    ColumnarMenu, Completer, CompletionResult, DefaultHinter, DefaultPrompt, DefaultPromptSegment,
+    EditCommand, Emacs, FileBackedHistory, Highlighter, Hinter, History, KeyCode, KeyModifiers,
+    MenuBuilder as _, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion,
+    ValidationResult, Validator, default_emacs_keybindings,
 };
 use rustix::io::ioctl_fionread;
 use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
@@ -16,6 +16,7 @@ use uruk::core::sync::{Arc, Mutex};
 use uruk_kaleidoscope::{Operators, Source, TokenKind, is_blank, keywords, parse, tokens};
 
 use super::commands::COMMANDS;
+use super::typed::Typed;
 use super::{AfterError, INPUT, Repl, ReplError, host};
 use crate::cli::defect;
 
@@ -34,8 +35,21 @@ pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
     let prompt = DefaultPrompt::new(DefaultPromptSegment::Basic("uruk".into()), DefaultPromptSegment::Empty);
     host::say("Kaleidoscope on Uruk: functions are compiled when they are first called. :help helps.");
     let (name, mut line, mut panics) = (INPUT.into(), 1, 0);
+    let mut typed = Typed::default();
     while !repl.has_quit {
-        let text = match defect::guard(|| editor.read_line(&prompt)) {
+        typed.take().map_err(ReplError::Terminal)?;
+        if typed.has_ended() {
+            break;
+        }
+        let ahead = typed.next_complete(|text| !goes_on(text, &known));
+        editor = editor.with_immediately_accept(ahead.is_some());
+        let begun = ahead.unwrap_or_else(|| typed.take_rest());
+        if !begun.is_empty() {
+            editor.run_edit_commands(&[EditCommand::InsertString(begun)]);
+        }
+        let read = defect::guard(|| editor.read_line(&prompt));
+        typed.give_back().map_err(ReplError::Terminal)?;
+        let text = match read {
             Some(read) => match read.map_err(ReplError::Terminal)? {
                 Signal::Success(text) => text,
                 Signal::CtrlD => break,
@@ -101,8 +115,6 @@ fn keys() -> Emacs {
     let mut keys = default_emacs_keybindings();
     let menu = vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext];
     keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, ReedlineEvent::UntilFound(menu));
-    // An Enter that was typed while a line was done.
-    keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), ReedlineEvent::Enter);
     Emacs::new(keys)
 }
 
@@ -139,15 +151,20 @@ struct Completeness(Arc<Mutex<Known>>);
 
 impl Validator for Completeness {
     fn validate(&self, text: &str) -> ValidationResult {
-        let is_ended = text.trim_start_matches(is_blank).starts_with(':') || text.ends_with('\n');
-        let mut operators = self.0.lock().operators.clone();
-        let source = Source { name: INPUT.into(), first_line: 1, text: text.to_owned() };
-        let parsed = parse(&Arc::new(source), &mut operators);
-        match parsed.is_err_and(|error| error.is_incomplete) && !is_ended {
+        match goes_on(text, &self.0) {
             true => ValidationResult::Incomplete,
             false => ValidationResult::Complete,
         }
     }
+}
+
+/// Whether a text is the beginning of something.
+fn goes_on(text: &str, known: &Mutex<Known>) -> bool {
+    let is_ended = text.trim_start_matches(is_blank).starts_with(':') || text.ends_with('\n');
+    let mut operators = known.lock().operators.clone();
+    let source = Source { name: INPUT.into(), first_line: 1, text: text.to_owned() };
+    let parsed = parse(&Arc::new(source), &mut operators);
+    parsed.is_err_and(|error| error.is_incomplete) && !is_ended
 }
 
 /// Colours the words of a line by what they are.

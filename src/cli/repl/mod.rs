@@ -10,6 +10,7 @@ mod commands;
 mod editor;
 mod host;
 mod session;
+mod typed;
 
 use std::ffi::c_int;
 use std::fs::File;
