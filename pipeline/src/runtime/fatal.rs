@@ -7,7 +7,7 @@
 //! Our handler stands where a signal would end the process by its default. So the status is that of the signal, and a core file has the
 //! frames of the program. The handler runs on a stack of its own, so that the report of a full stack is written too.
 //!
-//! The program does not see it: the handler shows itself as `SIG_DFL`, and its stack as none ([`Shown`], [`sigaltstack`]). A signal that is
+//! The program does not see it: the handler shows itself as `SIG_DFL`, and its stack as none (`Shown`, `sigaltstack`). A signal that is
 //! ignored stays ignored. `SIG_DFL` of the program's leads here again. Two things differ from a native process:
 //!
 //! - a handler with `SA_RESETHAND` leaves the system's default behind, and no report;
