@@ -11,11 +11,11 @@
 //! **Architecture Invariant:** the phases do not know the session. Addresses come in as numbers, and bytes go out through the memory
 //! manager's working views. Three files stand between a link and the session:
 //!
-//! | file | what it asks of the session, or tells it |
+//! | file | its dealings with the session |
 //! |---|---|
-//! | `layer.rs` | it looks up the addresses of what an object refers to, without blocking |
+//! | `layer.rs` | it looks up the addresses of an object's references, without blocking |
 //! | `publish.rs` | it announces addresses, emits symbols, or fails them |
-//! | `share.rs` | the code of a unit is a resource of its tracker; who else keeps it is in `code.rs` |
+//! | `share.rs` | the code of a unit is a resource of its tracker; `code.rs` has the other keepers |
 //!
 //! **Architecture Invariant:** what an object says is never trusted. Malformed input is a [`LinkError`].
 //!
