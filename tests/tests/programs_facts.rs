@@ -54,8 +54,9 @@ macro_rules! facts {
 }
 
 facts! {
-    alias_into_array, aliases, aligned_functions, associated, blocks_of_others, checked_calls, interrupt, labels_of_assembly,
-    local_and_exported, patchable_functions, registers, root_chain, stack_maps, tentative_in_assembly, words_before_code,
+    alias_into_array, aliases, aligned_differently, aligned_functions, associated, before_first_function, blocks_of_others,
+    checked_calls, collectors, data_at_start, interrupt, labels_of_assembly, local_and_exported, padding_before_code, patchable_functions, registers,
+    root_chain, stack_maps, tentative_in_assembly, words_before_code,
 }
 
 /// Callers read the words before a function, in another object too; and code of one section takes an address that no linker sees.
@@ -75,19 +76,54 @@ fn objects_whose_functions_are_more_than_stubs_are_linked_before() {
         int (*volatile seen)(int), (*volatile other)(int) = exported;
         int main(void) { seen = local; printf("%d\n", seen == other); return 0; }
     "#;
-    let objects = [
-        compile("kcfi.c", CHECKED, &["-O1", "-fsanitize=kcfi"], "kcfi.o"),
-        compile(
-            "sanitized.c",
-            CHECKED,
-            &["-O1", "-fsanitize=function", "-fsanitize-trap=function"],
-            "sanitized.o",
-        ),
-        compile("named_twice.c", NAMED_TWICE, &["-O0"], "named_twice.o"),
-    ];
-    for (object, expected) in objects.into_iter().zip(["10 15\n", "10 15\n", "1\n"]) {
+    // The word is an object of its own, as GHC's tables are.
+    const TAGGED: &str = r#"
+        #include <stdio.h>
+        asm(".text; .p2align 4; .type word,@object; word: .quad 77; .size word,8;"
+            ".globl tagged; .type tagged,@function; tagged: mov %edi,%eax; ret; .size tagged,.-tagged");
+        int tagged(int);
+        int (*volatile seen)(int) = tagged;
+        int main(void) { printf("%d %ld\n", seen(5), ((long *)seen)[-1]); return 0; }
+    "#;
+    runs_lazily("kcfi.c", CHECKED, &["-O1", "-fsanitize=kcfi"], "10 15\n");
+    runs_lazily(
+        "sanitized.c",
+        CHECKED,
+        &["-O1", "-fsanitize=function", "-fsanitize-trap=function"],
+        "10 15\n",
+    );
+    runs_lazily("named_twice.c", NAMED_TWICE, &["-O0"], "1\n");
+    runs_lazily("tagged.c", TAGGED, &["-O1"], "5 77\n");
+}
+
+/// Each thread's copy is found by a call of a library of the compiler.
+#[test]
+fn emulated_thread_locals_are_each_threads_own() {
+    const COUNTED: &str = r#"
+        #include <pthread.h>
+        #include <stdio.h>
+        __thread int calls = 5;
+        static __thread int locals;
+        int *count(void) { locals++; return &calls; }
+        int count_locals(void) { return locals; }
+        void *in_thread(void *unused) { *count() += 2; printf("%d %d\n", calls, count_locals()); return unused; }
+        int main(void) {
+            pthread_t thread;
+            pthread_create(&thread, 0, in_thread, 0);
+            pthread_join(thread, 0);
+            printf("%d %d\n", *count(), count_locals());
+            return 0;
+        }
+    "#;
+    runs_lazily("emulated.c", COUNTED, &["-O1", "-fPIC", "-femulated-tls"], "7 1\n5 1\n");
+}
+
+/// Runs an object of `text` in all modes that objects have.
+fn runs_lazily(source: &str, text: &str, flags: &[&str], expected: &str) {
+    let object = compile(source, text, flags, &source.replace(".c", ".o")).expect("it compiles");
+    for mode in OBJECT_MODES {
         let mut command = Command::new(uruk());
-        command.args(["run", "--lazy"]).arg(object.expect("it compiles"));
+        command.arg("run").args(mode).arg(&object);
         let outcome = run(&mut command, &Input::default(), Duration::from_secs(60));
         let outcome = outcome.expect("the command can be started");
         let stderr = String::from_utf8_lossy(&outcome.stderr);

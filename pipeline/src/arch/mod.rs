@@ -111,6 +111,8 @@ questions! {
 
     /// Whether bytes between functions hold nothing that a program could read: zeros, traps and instructions that do nothing.
     fn is_padding(bytes: &[u8]) -> bool;
+    /// Whether the code of a function begins with a jump over a part of itself, which may be data.
+    fn begins_with_jump_over(code: &[u8]) -> bool;
     /// The start of the function around a fragment of `.init` or `.fini` that is aligned to `align`. `None` if the alignment is too large.
     fn fragment_start(align: u64) -> Option<&'static [u8]>;
     /// The end of that function.

@@ -1,8 +1,8 @@
 //! Functions of an object for which no stub can stand.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, SectionHeader, SectionTable, Sym};
 use object::{LittleEndian, SectionIndex, elf};
 
 use super::ObjectBuffer;
@@ -14,90 +14,89 @@ const ENDIAN: LittleEndian = LittleEndian;
 /// Alignment of a stub in bytes.
 const STUB_ALIGN: u64 = 16;
 
-/// With KCFI a hash stands before each function, at a symbol of its own.
+/// With KCFI a hash stands before each function, at a symbol of its own that looks like a function.
 const KCFI_PREFIX: &[u8] = b"__cfi_";
 
+/// A section, and an offset there.
+type Place = (usize, u64);
+
 impl ObjectInterface<'_> {
-    /// Whether a function of `object`, whose interface this is, is more than a stub can stand for. There are three kinds:
+    /// Whether a function of `object`, whose interface this is, is more than a stub can stand for. There are four kinds:
     ///
-    /// - Its callers may read words before its code: KCFI, `-fsanitize=function`, prefix data. All bytes between the function and the
-    ///   symbol before it count, unless they are padding.
-    /// - Its address may be aligned to more than a stub is. A function tells no alignment of its own, so that of the section counts.
+    /// - Its callers may read words before its code: KCFI, `-fsanitize=function`, prefix data, tables of GHC. All bytes between the
+    ///   function and the end of the function before it count, unless they are padding. Padding is shorter than the alignment that
+    ///   it makes.
+    /// - Its callers may read words at the start of its code: prologue data, which a jump leads over.
+    /// - Its address may be aligned to more than a stub is. A function tells no alignment of its own, so its place tells: that of the
+    ///   section, as far as its offset has it.
     /// - It has a local name too. Code of the same section may take its address by that name, and no linker is told.
     ///
-    /// Files compiled with `-falign-functions=32`, or loops aligned so, are of the second kind. Code of assembly whose symbols have no
-    /// sizes may look like the first.
+    /// Some objects are counted in vain, and are linked before the program:
+    ///
+    /// - Those compiled with `-falign-functions=32`, or whose loops are aligned so. They look like functions that ask for alignment.
+    /// - Those with a function that begins with a jump to the test of its loop.
+    /// - Those with a function behind assembly whose symbols have no sizes.
     ///
     /// A damaged symbol table is reported when the object is linked, so it counts as such.
+    ///
+    /// # Cost
+    /// A pass over the symbol table, and a sort of the functions. Of the code only what lies between functions is read.
     pub fn is_beyond_stubs(&self, object: &ObjectBuffer) -> bool {
-        self.has_names_beyond(object).unwrap_or(true) || self.has_words_before(object).unwrap_or(true)
+        self.find_beyond_stubs(object).unwrap_or(true)
     }
 
-    fn has_names_beyond(&self, object: &ObjectBuffer) -> object::read::Result<bool> {
+    fn find_beyond_stubs(&self, object: &ObjectBuffer) -> object::read::Result<bool> {
         let data = object.bytes();
         let sections = elf::FileHeader64::<LittleEndian>::parse(data)?.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
-        let places: HashSet<_> = self.defined.iter().filter_map(|symbol| symbol.code).collect();
+        let exported: HashSet<Place> = self.defined.iter().filter_map(|symbol| symbol.code).collect();
+        let mut functions = Vec::new();
         for (index, symbol) in symbols.enumerate() {
             if symbol.st_type() != elf::STT_FUNC {
                 continue;
             }
-            if symbol.name(ENDIAN, symbols.strings())?.starts_with(KCFI_PREFIX) {
-                return Ok(true);
-            }
-            let section = symbols.symbol_section(ENDIAN, symbol, index)?;
-            let place = section.map(|section| (section.0, symbol.st_value(ENDIAN)));
-            if symbol.st_bind() == elf::STB_LOCAL && place.is_some_and(|place| places.contains(&place)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether something other than padding stands right before a function, or a function lies at a large alignment.
-    fn has_words_before(&self, object: &ObjectBuffer) -> object::read::Result<bool> {
-        let data = object.bytes();
-        let sections = elf::FileHeader64::<LittleEndian>::parse(data)?.sections(ENDIAN, data)?;
-        let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
-        let mut functions: HashMap<usize, Vec<u64>> = HashMap::new();
-        for (section, offset) in self.defined.iter().filter_map(|symbol| symbol.code) {
-            functions.entry(section).or_default().push(offset);
-        }
-        // Start and end of each symbol, by section.
-        let mut extents: HashMap<usize, Vec<(u64, u64)>> = HashMap::new();
-        for (index, symbol) in symbols.enumerate() {
             let Some(section) = symbols.symbol_section(ENDIAN, symbol, index)? else { continue };
-            if functions.contains_key(&section.0) && symbol.st_type() != elf::STT_SECTION {
-                let start = symbol.st_value(ENDIAN);
-                let end = start.saturating_add(symbol.st_size(ENDIAN));
-                extents.entry(section.0).or_default().push((start, end));
-            }
-        }
-        for (section, mut offsets) in functions {
-            let header = sections.section(SectionIndex(section))?;
-            let align = header.sh_addralign(ENDIAN);
-            if align > STUB_ALIGN && offsets.iter().any(|offset| offset % align == 0) {
+            let place = (section.0, symbol.st_value(ENDIAN));
+            if symbol.st_bind() == elf::STB_LOCAL && exported.contains(&place) {
                 return Ok(true);
             }
-            let code = header.data(ENDIAN, data)?;
-            offsets.sort_unstable();
-            let mut extents = extents.remove(&section).unwrap_or_default();
-            extents.sort_unstable();
-            let (mut extents, mut end) = (extents.into_iter().peekable(), 0);
-            for offset in offsets {
-                while let Some((_, next)) = extents.next_if(|(start, _)| *start < offset) {
-                    end = end.max(next);
-                }
-                let gap = usize::try_from(end).ok().zip(usize::try_from(offset).ok());
-                // A function that lies inside another has no gap.
-                if gap
-                    .and_then(|(end, offset)| code.get(end..offset))
-                    .is_some_and(|gap| !Architecture::HOST.is_padding(gap))
-                {
-                    return Ok(true);
-                }
+            if !symbol.name(ENDIAN, symbols.strings())?.starts_with(KCFI_PREFIX) {
+                functions.push((place, place.1.saturating_add(symbol.st_size(ENDIAN))));
             }
+        }
+        functions.sort_unstable();
+        let mut before = (0, 0);
+        for (place, end) in functions {
+            if before.0 != place.0 {
+                before = (place.0, 0);
+            }
+            if exported.contains(&place) && is_more_than_code(&sections, data, before.1, (place, end))? {
+                return Ok(true);
+            }
+            before.1 = before.1.max(end);
         }
         Ok(false)
     }
+}
+
+/// Whether a function at a place, up to an end, is aligned to more than a stub is, or has words before its code, behind `start`, or at
+/// the start of it.
+fn is_more_than_code(
+    sections: &SectionTable<'_, elf::FileHeader64<LittleEndian>>,
+    data: &[u8],
+    start: u64,
+    ((section, offset), end): (Place, u64),
+) -> object::read::Result<bool> {
+    let section = sections.section(SectionIndex(section))?;
+    let align_of_offset = if offset == 0 { u64::MAX } else { 1 << offset.trailing_zeros() };
+    let align = section.sh_addralign(ENDIAN).max(1).min(align_of_offset);
+    // A function that lies inside another has no gap.
+    let start = start.min(offset);
+    if align > STUB_ALIGN || offset - start >= align {
+        return Ok(true);
+    }
+    let code = section.data(ENDIAN, data)?;
+    let between = |start, end| code.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?);
+    let (Some(gap), Some(function)) = (between(start, offset), between(offset, end)) else { return Ok(true) };
+    Ok(!Architecture::HOST.is_padding(gap) || Architecture::HOST.begins_with_jump_over(function))
 }

@@ -24,7 +24,7 @@ pub(super) use detour::{detour_bytes, distance_load, write_detour, write_detour_
 pub(super) use encode::{encode, field_bytes, points_into};
 pub(super) use fragments::{fragment_end, fragment_start, returns};
 pub(super) use kinds::kind_name;
-pub(super) use padding::is_padding;
+pub(super) use padding::{begins_with_jump_over, is_padding};
 pub(crate) use program::{START_FILES, jump_with_argument};
 pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
 pub(crate) use relocations::loaded_slot;
