@@ -59,7 +59,7 @@ pub(crate) struct CodeExtent {
 pub(crate) struct Call(usize);
 
 pub(crate) mod runtime {
-    pub(crate) mod startup {
+    pub(crate) mod array_function {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub(crate) struct ArrayFunction;
     }
