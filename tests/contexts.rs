@@ -1,4 +1,4 @@
-//! LLVM contexts that several modules share: their units wait for their turn on no thread, and deadlock nobody.
+//! LLVM contexts that several modules share: their units wait for their turn on no thread, and there is no deadlock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -211,7 +211,7 @@ fn call(jit: &Jit, name: &str) -> i32 {
     function()
 }
 
-/// What ORC's documentation warns of: modules that need each other share a context and are compiled on two threads. There
+/// A case that ORC's documentation warns of: modules that need each other share a context and are compiled on two threads. There
 /// each compile waits for the other while it has the context.
 ///
 /// Source: `ORCv2.rst`, the note on sharing a `ThreadSafeContext` under concurrent compilation.

@@ -1,4 +1,4 @@
-//! The same module becomes the same object, whatever was compiled before it, beside it, or in its context.
+//! The same module becomes the same object, independent of modules before it, beside it, or in its context.
 //!
 //! | compiled | what could show |
 //! |---|---|
@@ -23,7 +23,7 @@ use uruk_tests::forms::Form;
 use uruk_tests::program::{Program, names_in};
 use uruk_tests::sources::ProgramSource;
 
-/// What every module was compiled to: hashes of its canonical bitcode and of its object, by file and level.
+/// The object of every module: hashes of its canonical bitcode and of its object, by file and level.
 type Made = BTreeMap<String, (u64, u64)>;
 
 /// One module at one level.

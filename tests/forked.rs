@@ -41,7 +41,7 @@ fn in_a_child(work: impl FnOnce()) {
     };
     assert!(pid > 0, "fork: {}", std::io::Error::last_os_error());
     let mut status = 0;
-    // SAFETY: the child is ours and nobody else waits for it.
+    // SAFETY: the child is ours and no other thread waits for it.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert_eq!(status, 0, "the child failed or hung (status {status:#x})");
 }

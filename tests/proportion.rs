@@ -1,4 +1,4 @@
-//! What files cost is in proportion to their size. In a binary of its own: its allocator counts.
+//! The cost of files is in proportion to their size. In a binary of its own: its allocator counts.
 
 use std::process::Command;
 

@@ -7,7 +7,7 @@ use allocation_counter::measure;
 use uruk::Jit;
 use uruk_pipeline::object::ObjectBuffer;
 
-/// What `cc` makes of `source`.
+/// The object that `cc` makes of `source`.
 fn compile(name: &str, source: &str, flags: &[&str]) -> ObjectBuffer {
     let stem = std::env::temp_dir().join(format!("uruk-rounds-{}-{name}", std::process::id()));
     let (input, output) = (stem.with_extension("c"), stem.with_extension("o"));

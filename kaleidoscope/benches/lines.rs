@@ -27,7 +27,7 @@ fn run(session: &mut Session, text: &str) -> f64 {
 
 const LINES: u32 = 2_000;
 
-/// What a line of that number says.
+/// The text of the line with that number.
 type Line = fn(u32) -> String;
 
 const CASES: [(&str, Line); 4] = [

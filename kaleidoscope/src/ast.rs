@@ -1,4 +1,4 @@
-//! What a program says, as a tree.
+//! A program as a tree.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum Item {
 pub struct Definition {
     /// The head.
     pub prototype: Prototype,
-    /// What it answers.
+    /// Its answer.
     pub body: Expr,
     /// The names of the functions and operators that it calls.
     pub calls: BTreeSet<String>,
@@ -52,7 +52,7 @@ pub struct Prototype {
 /// An expression.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
     /// Where it is.
     pub span: Span,
@@ -60,14 +60,14 @@ pub struct Expr {
     pub(crate) height: usize,
 }
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Clone, Debug)]
 pub enum ExprKind {
     /// A number.
     Number(f64),
     /// A variable or parameter.
     Variable(String),
-    /// `-x`, unless somebody has defined that.
+    /// `-x`, unless that is defined.
     Negate(Box<Expr>),
     /// Operators with two operands, one after another: `a * b + c`. Each takes what stands before it and its own operand. However long it is,
     /// nothing is nested in it.
@@ -81,18 +81,18 @@ pub enum ExprKind {
     Assign(String, Box<Expr>),
     /// A call of a function, or of an operator with one operand that the program has defined.
     Call {
-        /// What is called.
+        /// The called function.
         callee: Named,
-        /// What it is given.
+        /// Its arguments.
         arguments: Vec<Expr>,
     },
     /// `if condition then … else …`; zero is false.
     If {
-        /// What is asked.
+        /// The condition.
         condition: Box<Expr>,
-        /// What it is if so.
+        /// The value if it holds.
         then: Box<Expr>,
-        /// What it is otherwise.
+        /// The value otherwise.
         otherwise: Box<Expr>,
     },
     /// `for variable = start, end, step in body`; answers zero. As in the tutorial, the body runs once before `end` is asked, and `end` is
@@ -102,9 +102,9 @@ pub enum ExprKind {
         variable: Binding,
         /// Goes on as long as this is not zero.
         end: Box<Expr>,
-        /// What is added; one if nothing is said.
+        /// The number that is added; one if nothing is said.
         step: Option<Box<Expr>>,
-        /// What is repeated.
+        /// The repeated expression.
         body: Box<Expr>,
     },
     /// `var a = 1, b in body`.
@@ -139,7 +139,7 @@ pub struct Named {
 pub struct Binding {
     /// Its name.
     pub name: String,
-    /// What it begins with.
+    /// Its first value.
     pub value: Option<Box<Expr>>,
 }
 

@@ -1,4 +1,4 @@
-//! What calls may refer to.
+//! The functions that calls may refer to.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ pub enum Callee {
     Extern {
         /// How many parameters it has.
         parameters: usize,
-        /// Nobody there has it.
+        /// No function there has it.
         is_missing: bool,
     },
 }
 
-/// What can be called at one moment, by name.
+/// The functions that can be called at one moment, by name.
 pub type Functions = BTreeMap<String, Callee>;
 
 impl Callee {

@@ -8,13 +8,13 @@ use crate::Span;
 /// A word of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Token {
-    /// What it is.
+    /// Its kind.
     pub kind: TokenKind,
     /// Where it is.
     pub span: Span,
 }
 
-/// What a word of a program is.
+/// The kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TokenKind {
     /// `def`
@@ -47,7 +47,7 @@ pub enum TokenKind {
     Comment,
 }
 
-/// The words of a text, comments included. What there is no such thing as is a [`TokenKind::Symbol`].
+/// The words of a text, comments included. Any other character is a [`TokenKind::Symbol`].
 pub fn tokens(text: &str) -> impl Iterator<Item = Token> {
     let mut characters = text.char_indices().peekable();
     std::iter::from_fn(move || {

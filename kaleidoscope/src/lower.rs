@@ -1,7 +1,7 @@
 //! From a function's tree to a module of LLVM IR.
 //!
-//! Each variable is a place on the stack, made in the entry block: LLVM's passes turn them into registers where they run. What a function
-//! calls, itself included, is declared and nothing more, so that no optimizer sees through what may be defined anew.
+//! Each variable is a place on the stack, made in the entry block: LLVM's passes turn them into registers where they run. Each callee of
+//! a function, itself included, is declared and nothing more, so that no optimizer sees through what may be defined anew.
 //!
 //! **A function can be stopped** before each call, and each time a loop repeats: it compares the address of its frame with the word
 //! [`STOP_LIMIT`], and if it lies below, calls [`STOP_NOTE`] and answers no number. A limit near the end of the stack keeps recursion within it; the largest number
@@ -29,7 +29,7 @@ pub const STOP_LIMIT: &str = "$limit";
 /// The function that a frame below the limit calls, with the address of [`STOP_STATE`], the address of the definition, and the place there: `start << 32 | end`.
 pub const STOP_NOTE: &str = "$stopped";
 
-/// What [`STOP_NOTE`] is given.
+/// The argument of [`STOP_NOTE`].
 pub const STOP_STATE: &str = "$stop";
 
 /// Why there is no IR of a function.
@@ -308,7 +308,7 @@ impl<'a, 'ctx> Lowering<'a, 'ctx> {
         known.unwrap_or_else(|| self.module.add_global(kind, None, name)).as_pointer_value()
     }
 
-    /// What a call refers to.
+    /// The function that a call refers to.
     fn callee(&self, callee: &Named, arguments: usize) -> Result<Callee, Diagnostic> {
         let name = &*callee.name;
         let error = |message: String| Diagnostic::new(&self.definition.source, callee.span, message);
@@ -352,7 +352,7 @@ impl<'a, 'ctx> Lowering<'a, 'ctx> {
             builder.position_at_end(block);
             let value = self.value(value, variables)?;
             builder.build_unconditional_branch(after)?;
-            // What stands inside may have begun other blocks.
+            // The expression inside may have begun other blocks.
             Ok((value, builder.get_insert_block().expect("the builder stands in a block")))
         };
         let (then, otherwise) = (branch(yes, then)?, branch(no, otherwise)?);

@@ -42,7 +42,7 @@ impl Operators {
         }
     }
 
-    /// Whether somebody has defined an operator of one operand.
+    /// Whether an operator of one operand is defined.
     pub(crate) fn is_unary(&self, sign: char) -> bool {
         self.unary.contains(&sign)
     }

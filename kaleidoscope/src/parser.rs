@@ -1,6 +1,6 @@
 //! From tokens to items: recursive descent, and operators by precedence.
 //!
-//! Variables are looked up here, so that a program that names an unknown one is refused as a whole. What is called is not.
+//! Variables are looked up here, so that a program that names an unknown one is refused as a whole. The called function is not.
 //!
 //! **Holds.** Expressions are nested [`HEIGHT_MAX`] deep at most, so a walk through them needs little of its stack. Operators that follow one
 //! another nest nothing: a sum may have any number of terms.
@@ -47,7 +47,7 @@ struct Parser<'a> {
     operators: &'a mut Operators,
     /// The variables that are known here, the innermost last.
     scope: Vec<String>,
-    /// What the function has called so far.
+    /// The functions that were called so far.
     calls: BTreeSet<String>,
     depth: usize,
 }
@@ -143,7 +143,7 @@ impl Parser<'_> {
         Ok(expression)
     }
 
-    /// What follows an operand: operators that bind as tightly as `least`, each with its right side.
+    /// The part behind an operand: operators that bind as tightly as `least`, each with its right side.
     fn operators_behind(&mut self, mut left: Expr, least: u8) -> Parsed<Expr> {
         while let Some(Token { kind: TokenKind::Symbol(sign), span }) = self.peek()
             && let Some(precedence) = self.operators.precedence(sign).filter(|found| *found >= least)
@@ -242,7 +242,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands between parentheses, the first of which is behind us.
+    /// The list between parentheses, the first of which is behind us.
     fn arguments(&mut self) -> Parsed<Vec<Expr>> {
         let mut arguments = Vec::new();
         if self.take(TokenKind::Symbol(')')).is_some() {
@@ -360,7 +360,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A sign stands where an operand should begin, and nobody has defined what it means there.
+    /// A sign stands where an operand should begin, and defines no operator of one operand.
     fn no_operator(&self, sign: char, span: Span) -> Diagnostic {
         let before = self.at.checked_sub(1).map(|at| self.tokens[at].kind);
         // Behind an operand it was to stand between two, and what stands before it is an item of its own by now.
@@ -374,7 +374,7 @@ impl Parser<'_> {
         error.help(format!("it may be defined: {definition}"))
     }
 
-    /// What to do if a word is an operator that nobody has defined.
+    /// Advice where a word is an operator that is not defined.
     fn unknown_operator(&self, token: Token) -> Option<String> {
         let TokenKind::Symbol(sign) = token.kind else { return None };
         let is_unknown = Operators::is_sign(sign) && self.operators.precedence(sign).is_none();

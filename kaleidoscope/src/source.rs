@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A piece of program text: a file, or the lines that belong together where a program is typed.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// What errors call it.
+    /// Its name in errors.
     pub name: Arc<str>,
     /// The number of its first line.
     pub first_line: usize,
@@ -32,7 +32,7 @@ impl Span {
     }
 }
 
-/// What is wrong with a program, and where. Printed with the line and a caret under the place.
+/// A mistake of a program, and its place. Printed with the line and a caret under the place.
 ///
 /// # Examples
 /// ```
@@ -48,13 +48,13 @@ impl Span {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
     /// The text with the mistake.
     pub source: Arc<Source>,
     /// The mistake.
     pub span: Span,
-    /// What would do.
+    /// A text that would do.
     pub help: Option<String>,
     /// The text is right as far as it goes: more of it could make a program.
     pub is_incomplete: bool,
@@ -85,7 +85,7 @@ impl fmt::Display for Diagnostic {
         let end = text[self.span.start..].find('\n').map_or(text.len(), |at| self.span.start + at);
         let marked = self.span.end.clamp(self.span.start, end);
         let carets = text[self.span.start..marked].chars().count().max(1);
-        // What stands before the carets is as wide as what stands before the mistake, tabs included.
+        // The text before the carets is as wide as what stands before the mistake, tabs included.
         let before = text[begin..self.span.start].chars().map(|c| if c == '\t' { '\t' } else { ' ' });
         let (line, column) = self.position();
         let number = line.to_string();

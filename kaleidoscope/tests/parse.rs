@@ -1,4 +1,4 @@
-//! What programs mean, and how mistakes are told.
+//! The meaning of programs, and errors for mistakes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the command line means.
+//! The meaning of the command line.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,7 +18,7 @@ use super::units::{Age, Size};
 #[derive(Debug, Parser)]
 #[command(name = "uruk", version, propagate_version = true, after_help = EXAMPLES)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -82,7 +82,7 @@ pub(crate) struct OptArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What `--lazy` compiles at a time.
+/// The piece that `--lazy` compiles at a time.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LazyArg {
     /// The function that is called.
@@ -115,7 +115,7 @@ pub(crate) struct ReplArgs {
 /// `uruk cache`.
 #[derive(Debug, Args)]
 pub(crate) struct CacheArgs {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) command: CacheCommand,
 
@@ -169,7 +169,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "FILE", required_unless_present = "args")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// What the program finds in argv after its name.
+    /// The program's argv behind its name.
     ///
     /// Without a FILE before the `--`, files whose names begin with a dash stand there, and ARGS behind another `--`.
     #[arg(value_name = "ARGS", last = true)]
@@ -319,7 +319,7 @@ pub(crate) enum CacheModeArg {
 }
 
 impl Cli {
-    /// Reads the command line. What is wrong with it, and help, is the parser's to print.
+    /// Reads the command line. The parser prints mistakes and help.
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let line = run_what_is_a_file(std::env::args_os().collect());
         let mut cli = Self::try_parse_from(end_files_at_script(line)).map_err(with_the_nearest_verb)?;
@@ -385,7 +385,7 @@ fn with_the_nearest_verb(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Puts a `--` behind a script: the system adds the arguments of a script that somebody runs behind its name.
+/// Puts a `--` behind a script: the system adds the arguments of a script behind the name of the file.
 fn end_files_at_script(mut line: Vec<OsString>) -> Vec<OsString> {
     let is_script = |path: &OsString| {
         let mut beginning = [0; 2];
@@ -404,7 +404,7 @@ fn end_files_at_script(mut line: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// A script is the first file, behind the words of its first line. The system reads 256 bytes of that, in which there are no more
-/// words than this; whoever names more files by hand need not have each of them opened.
+/// words than this; a list of more files is written by hand, and need not have each of them opened.
 const LOOKED_AT_MAX: usize = 256 / 2;
 
 const EXAMPLES: &str = "\

@@ -1,4 +1,4 @@
-//! What works beside the program: threads that compile better and ahead. It begins just before the program does, and ends with it.
+//! Work beside the program: threads that compile better and ahead. It begins just before the program does, and ends with it.
 
 use std::thread::available_parallelism;
 
@@ -13,14 +13,14 @@ use super::observe::Observers;
 use super::order::Recording;
 use super::report;
 
-/// What compiles beside the program.
+/// The threads that compile beside the program.
 #[derive(Clone)]
 pub(crate) struct Background {
     tiers: Option<Tiers>,
     speculator: Speculator,
 }
 
-/// What is to be compiled ahead.
+/// The functions to be compiled ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     pub(crate) order: Option<CallOrder>,
@@ -53,7 +53,7 @@ impl Background {
     }
 
     /// Sees to it that no thread is in the way of the process's end, which comes with the program's last thread if the first one has left
-    /// `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`. What was done is part of the statistics.
+    /// `main` by `pthread_exit`. `exit` need not wait for it: see `cxa_filter`. The statistics say how much was done.
     pub(crate) fn end_with_the_program(
         &self,
         observers: &Arc<Observers>,

@@ -86,7 +86,7 @@ pub(crate) fn cache(args: &CacheArgs) -> Result<c_int, CacheError> {
             report += &removed(&path, &collected, &pack.stats()).to_string();
         }
     }
-    // Nothing is left to say if nobody reads.
+    // Nothing is left to say without a reader.
     let _ = io::stdout().write_all(report.as_bytes());
     Ok(code)
 }
@@ -165,7 +165,7 @@ fn verify<'a>(path: &'a Path, verified: &'a Verified) -> impl fmt::Display + 'a 
     })
 }
 
-/// What went and what is left.
+/// How much went and how much is left.
 fn removed<'a>(path: &'a Path, collected: &'a Collected, left: &'a PackStats) -> impl fmt::Display + 'a {
     fmt::from_fn(move |f| {
         let went = count(collected.generations.len() as u64, "generation", "generations");

@@ -52,7 +52,7 @@ pub(crate) fn compile_to_bitcode(
         command.arg(&*no_option(path));
         return bitcode(path, command, Command::output);
     };
-    // What it includes lies beside it.
+    // Files that it includes lie beside it.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     command.arg("-iquote").arg(directory.unwrap_or(Path::new("."))).arg("-");
     bitcode(path, command, |command| output_of_input(command, &text))
@@ -81,7 +81,7 @@ fn command(path: &Path, language: &str, optimize: OptimizationLevel) -> Result<C
     Ok(command)
 }
 
-/// What a command prints that compiles this source.
+/// The output of a command that compiles this source.
 fn bitcode(
     path: &Path,
     mut command: Command,
@@ -118,7 +118,7 @@ fn script(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// What a command prints that reads `input`. That is a file: nobody waits for a reader that stops early.
+/// The output of a command that reads `input`. That is a file: so no writer waits for a reader that stops early.
 fn output_of_input(command: &mut Command, input: &[u8]) -> io::Result<Output> {
     let file = TemporaryFile::with(|file| {
         let mut contents = file.file();

@@ -2,7 +2,7 @@
 //!
 //! A program that runs as if the process were its own must not find other threads in it: the process ends
 //! with the program's last thread (`pthread_exit` in `main`), and the child of a `fork` has all the threads
-//! that its code expects. What is still linked later, such as an archive's member that `dlsym` asks for, is
+//! that its code expects. Code that is linked later, such as an archive's member that `dlsym` asks for, is
 //! compiled on the thread that asks.
 
 use uruk::core::sync::{Arc, Latch, Mutex};

@@ -18,7 +18,7 @@ const SEARCHED_FOR_MAX: Duration = Duration::from_millis(500);
 /// For so many missing symbols there are hints.
 const SYMBOLS_MAX: usize = 8;
 
-/// What to try, a line each.
+/// Things to try, a line each.
 pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     let not_found = WithCauses(error).chain().find_map(|cause| match cause.downcast_ref() {
         Some(LookupError::NotFound { symbols, searched, near, .. }) => Some((symbols, searched, near)),

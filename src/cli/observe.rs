@@ -1,6 +1,6 @@
-//! What `--trace`, `--stats` and a terminal make the command watch, and where that ends.
+//! The observers that `--trace`, `--stats` and a terminal ask for, and their end.
 //!
-//! Nothing is watched unless somebody asked: without a subscriber a span costs one load and a branch.
+//! Nothing is watched unasked: without a subscriber a span costs one load and a branch.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Observers {
         let (stats_layer, stats) = stats.then(|| StatsLayer::new(report_at_fatal_signals())).unzip();
         let (progress_layer, progress) = Progress::on_terminal().unzip();
         if trace.is_some() || stats.is_some() || progress.is_some() {
-            // What is measured between LLVM's passes costs them time.
+            // Measuring between LLVM's passes costs them time.
             let passes = if stats.is_some() { LevelFilter::TRACE } else { LevelFilter::OFF };
             let functions = if progress.is_some() { LevelFilter::TRACE } else { LevelFilter::OFF };
             let watched = Targets::new()
@@ -91,7 +91,7 @@ impl Observers {
         Ok(Arc::new(Self { trace, stats, progress, process: std::process::id() }))
     }
 
-    /// What the session is to report its events to, if anybody wants them.
+    /// The observer of the session's events, if one is wanted.
     pub(crate) fn session_observer(self: &Arc<Self>) -> Option<SessionObserver> {
         if self.stats.is_none() && self.progress.is_none() {
             return None;
@@ -107,7 +107,7 @@ impl Observers {
         }))
     }
 
-    /// What a cache is to report to, if anybody wants it.
+    /// The observer of a cache, if one is wanted.
     pub(crate) fn cache_observer(
         self: &Arc<Self>,
         verbosity: u8,

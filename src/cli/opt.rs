@@ -92,7 +92,7 @@ fn write(output: Option<&Path>, bytes: &[u8]) -> Result<(), OptError> {
     match output {
         Some(path) => std::fs::write(path, bytes).map_err(|source| failed(path, source)),
         None => match io::stdout().lock().write_all(bytes) {
-            // Whoever reads has seen enough.
+            // The reader has seen enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             result => result.map_err(|source| failed(Path::new("standard output"), source)),
         },

@@ -33,7 +33,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Sees whether the file can be written. What is in it stays until there is an order. It is not kept open, because a program may close
+    /// Sees whether the file can be written. Its old text stays until there is an order. It is not kept open, because a program may close
     /// all files that it does not know.
     pub(crate) fn begin(path: &Path) -> Result<Self, OrderError> {
         let open = |path: PathBuf| OpenOptions::new().append(true).create(true).open(&path).map(|_| path);

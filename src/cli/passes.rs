@@ -67,7 +67,7 @@ impl fmt::Display for PassSums {
     }
 }
 
-/// What one event says.
+/// The fields of one event.
 #[derive(Default)]
 struct Told {
     stage: String,

@@ -35,7 +35,7 @@ pub(crate) const TARGET: &str = "uruk::functions";
 /// Steps on the way of a function, in their order.
 const STEPS: [&str; 3] = ["simplified", "optimized", "compiled"];
 
-/// What the line says.
+/// The contents of the line.
 #[derive(Debug, Default)]
 struct Board {
     state: Mutex<State>,
@@ -133,7 +133,7 @@ impl Board {
         bar.finish_and_clear();
     }
 
-    /// What there is to draw after `pause`; nothing once the line is to go.
+    /// The line to draw after `pause`; nothing once the line is to go.
     fn wait(&self, pause: Duration) -> Option<State> {
         let until = Instant::now() + pause;
         let mut state = self.state.lock();
@@ -171,7 +171,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What a span is about.
+/// The fields of a span or an event.
 #[derive(Default)]
 struct Told {
     unit: String,

@@ -71,7 +71,7 @@ pub(crate) enum RunError {
 }
 
 impl RunError {
-    /// Whether the command line itself is wrong, whatever there is in its files.
+    /// Whether the command line itself is wrong, rather than its files.
     pub(crate) fn is_wrong_usage(&self) -> bool {
         matches!(self, Self::NoCache)
     }
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let dispatcher =
         Arc::new(RetiringDispatcher::new(args.jobs.map_or_else(cores, usize::from)).map_err(JitError::from)?);
     let linked = link(args, &observers, dispatcher.clone());
-    // What follows on the terminal is the program's, or an error.
+    // From here on the terminal shows the program's output, or an error.
     observers.leave_terminal();
     let (jit, entry) = linked?;
     dispatcher.retire();
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     set_program_symbols(Arc::new(move |name: &CStr| {
         let name = session.intern(name.to_str().ok()?);
         let found = session.lookup_symbol(&exported, &name).ok()?;
-        // An archive's member that nobody needed so far may have come with it.
+        // An archive's member that was not needed so far may have come with it.
         start_what_is_new(jit, program);
         if found.flags.contains(SymbolFlags::THREAD_LOCAL) {
             // SAFETY: that is what the address of such a symbol is, and nothing is ever unmapped.
@@ -143,7 +143,7 @@ fn start_what_is_new(jit: &Jit, program: &Program) {
 /// Lets the libraries allocate as the program does, if it replaces the functions for that. Says whether it does.
 fn take_over_allocation(jit: &Jit) -> Result<bool, RunError> {
     let names = allocation::function_names().map(|name| jit.session().intern(name));
-    // What the program itself defines. A lookup would find the libraries' functions too.
+    // The program's own definitions. A lookup would find the libraries' functions too.
     let mut replaced = HashMap::new();
     let defined = jit.main_dylib().flags(names).into_iter();
     for (name, _) in defined.filter(|(_, flags)| flags.contains(SymbolFlags::EXPORTED)) {
@@ -186,7 +186,7 @@ fn store_what_was_compiled(
     Ok(())
 }
 
-/// What the builder is told of the cache, if one is wanted.
+/// The builder's options for the cache, if one is wanted.
 fn cache_options(args: &RunArgs, observers: &Arc<Observers>) -> Result<Option<CacheOptions>, RunError> {
     let Some(directory) = cache::directory(args.cache.as_deref()) else {
         return if args.cache_mode.is_some() { Err(RunError::NoCache) } else { Ok(None) };
@@ -226,7 +226,7 @@ fn link(
     if let Some(refused) = jit.cache_refused() {
         report::warning("the program runs without a cache", refused);
     }
-    // Nothing of the program has run, so nobody has a pointer to a variable that moves.
+    // Nothing of the program has run, so there is no pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
     let linked = add_and_link(jit, args);
     let entry = linked.map_err(|error| with_what_is_missing(error, jit, args))?;
@@ -247,7 +247,7 @@ fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError
     jit.link_with(&args.entry, &wanted).map_err(|source| without_entry(source, args))
 }
 
-/// What to do where something had to be in the cache and was not. The error says what it was.
+/// Advice where something had to be in the cache and was not. The error says what it was.
 fn with_what_is_missing(error: RunError, jit: &Jit, args: &RunArgs) -> RunError {
     let is_required = args.cache_mode == Some(CacheModeArg::RequireHit);
     let has_missed =
@@ -255,7 +255,7 @@ fn with_what_is_missing(error: RunError, jit: &Jit, args: &RunArgs) -> RunError 
     if is_required && has_missed() { RunError::NotCached { source: Box::new(error) } } else { error }
 }
 
-/// What is no file, or none for us, and follows one that is, was mostly meant for the program.
+/// An argument behind a file that is itself no file, or none for us, was mostly meant for the program.
 fn stray(error: RunError, file: &Path, args: &RunArgs) -> RunError {
     let is_no_file = |error: &JitError| match error {
         JitError::Read { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
@@ -270,7 +270,7 @@ fn stray(error: RunError, file: &Path, args: &RunArgs) -> RunError {
     }
 }
 
-/// What to do where the entry itself is missing, and not something that it needs.
+/// Advice where the entry itself is missing, and not something that it needs.
 fn without_entry(source: JitError, args: &RunArgs) -> RunError {
     match &source {
         JitError::Lookup(LookupError::NotFound { symbols, near, .. })
@@ -357,7 +357,7 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
     }
     match clang::language(file) {
         Some(language) => {
-            // What is missing is told as every other file that is.
+            // A missing source is reported as any other missing file.
             File::open(file)
                 .map_err(|source| JitError::Read { path: file.into(), source: Arc::new(source) })?;
             let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;
@@ -371,7 +371,7 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
     }
 }
 
-/// What the program finds in `argv`: the first file's name stands for the program's.
+/// The program's `argv`: the first file's name stands for the program's.
 fn program_arguments(args: &RunArgs) -> Result<Vec<CString>, RunError> {
     let name = args.files.first().map(|file| file.as_os_str());
     name.into_iter()

@@ -59,7 +59,7 @@ struct Renewal {
     took: Duration,
 }
 
-/// What a cache was asked for.
+/// Questions to a cache, and its answers.
 #[derive(Debug, Default)]
 struct Lookups {
     /// How many modules' objects were wanted.
@@ -68,13 +68,13 @@ struct Lookups {
     /// The same of parts of modules whose objects were missing.
     parts: u64,
     part_hits: u64,
-    /// What was missing of which module, and why; of each module once.
+    /// Misses by module, and their causes; of each module once.
     misses: Vec<(std::sync::Arc<str>, EntryKind, String)>,
     /// That entries could not be stored, and why.
     unstored: Option<String>,
 }
 
-/// What is known of one stage.
+/// The figures of one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Stage {
     count: u64,
@@ -83,7 +83,7 @@ struct Stage {
     max: Duration,
 }
 
-/// What the process occupies, in bytes.
+/// The memory of the process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resident {
     /// Now.
@@ -108,7 +108,7 @@ thread_local! {
 /// A span that a thread is inside of.
 struct Entered {
     at: Instant,
-    /// What [`NESTED`] was for the span around it.
+    /// The value of [`NESTED`] for the span around it.
     nested_before: Duration,
 }
 
@@ -261,7 +261,7 @@ impl Stats {
 }
 
 impl fmt::Display for Lookups {
-    /// `cache hits: 260/261 (99 %)`, and a line for each miss; nothing if nobody asked.
+    /// `cache hits: 260/261 (99 %)`, and a line for each miss; nothing without questions.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { objects, hits, parts, part_hits, misses, unstored } = self;
         if *objects > 0 || !misses.is_empty() {

@@ -1,4 +1,4 @@
-//! What `--stats` says of tiers, how many functions began in each, how many went up, and how long that took; and of what was compiled
+//! The part of `--stats` on tiers: how many functions began in each, how many went up, and how long that took; and of what was compiled
 //! ahead.
 
 use std::fmt;

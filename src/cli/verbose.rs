@@ -1,4 +1,4 @@
-//! What `-v` says on stderr: each unit as it goes through its states; with `-vv` each symbol too.
+//! The output of `-v` on stderr: each unit as it goes through its states; with `-vv` each symbol too.
 
 use std::io::Write as _;
 

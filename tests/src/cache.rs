@@ -32,7 +32,7 @@ pub enum BuildError {
         command: String,
         /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
     /// The compiler could not be started, or a file not be read or written.
@@ -40,7 +40,7 @@ pub enum BuildError {
     Io {
         /// The file or command.
         what: String,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A source library is missing.
@@ -101,7 +101,7 @@ impl CacheKey {
             return Ok(entry);
         }
         let making = root.join(format!("{name}.making"));
-        // What an earlier run left half made when it was killed; its lock died with it.
+        // The unfinished files of an earlier run that was killed; its lock died with it.
         if making.exists() {
             fs::remove_dir_all(&making).map_err(io(making.display()))?;
         }

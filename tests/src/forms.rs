@@ -1,7 +1,7 @@
 //! The forms a program is had in: how its files become what `uruk run` is given.
 //!
 //! The native executable that everything is compared with is linked from the PIE objects, as the system's compiler would
-//! by default; for the archive form it is linked from that archive, because members that nobody needs stay out of both.
+//! by default; for the archive form it is linked from that archive, because members that are not needed stay out of both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -269,7 +269,7 @@ fn archive(objects: &[PathBuf]) -> Result<PathBuf, BuildError> {
 
 /// A Rust crate compiled as a library.
 struct RustCrate {
-    /// What rustc is told with `--extern`.
+    /// The value of rustc's `--extern`.
     library: PathBuf,
     /// The same under a name that every tool knows for an archive.
     archive: PathBuf,

@@ -28,7 +28,7 @@
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
 //! files need no flags, the sources. `URUK_VARIANTS=lazy` runs those alone that have
 //! this in their names. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
-//! nothing else: that is for whoever writes a program.
+//! nothing else: that is for the author of a program.
 //!
 //! A run is right if it ends as the native one, with the same bytes on standard output and standard error.
 
@@ -51,11 +51,11 @@ pub struct Variant {
     pub level: u8,
     /// The engine's threads.
     pub jobs: u8,
-    /// What the engine compiles at a time.
+    /// The piece that the engine compiles at a time.
     pub compiles: Compiles,
 }
 
-/// What the engine compiles at a time.
+/// The piece that the engine compiles at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiles {
     /// Modules.
@@ -74,7 +74,7 @@ pub enum Compiles {
     Tiered,
 }
 
-/// What `skip` calls all variants in which functions are compiled when they are called.
+/// The name in `skip` of all variants in which functions are compiled when they are called.
 const LAZY: &str = "lazy";
 
 impl Compiles {
@@ -231,7 +231,7 @@ impl Program {
         Ok(wrong.map(|text| Wrong { text, hung: outcome.end == End::TimedOut }))
     }
 
-    /// Checks the program twice with a cache in `directory`. What the first start compiles is all that the second one has, unless functions are
+    /// Checks the program twice with a cache in `directory`. The second start has all that the first one compiled, unless functions are
     /// compiled while the program runs.
     ///
     /// # Panics
@@ -286,7 +286,7 @@ impl Program {
         run(&mut command, &self.input, self.time_limit)
     }
 
-    /// What the program's own description says against `native`.
+    /// The objection of the program's own description to `native`.
     fn against_expectations(&self, native: &Outcome, form: Form) -> Option<String> {
         let stdout = String::from_utf8_lossy(&native.stdout);
         let stderr = String::from_utf8_lossy(&native.stderr);
@@ -322,18 +322,18 @@ impl Program {
     }
 }
 
-/// What is wrong with a run.
+/// The defects of a run.
 struct Wrong {
     text: String,
     hung: bool,
 }
 
-/// What the native executables did that were run already: most variants are compared with one of them.
+/// The outcomes of native executables that were run already: most variants are compared with one of them.
 #[derive(Default)]
 struct Natives(Vec<(PathBuf, Outcome)>);
 
 impl Natives {
-    /// What `executable` does, and whether that was known.
+    /// The outcome of `executable`, and whether it was known.
     fn run(&mut self, program: &Program, executable: PathBuf) -> Result<(&Outcome, bool), BuildError> {
         let known = self.0.iter().position(|(path, _)| *path == executable);
         let index = match known {

@@ -49,7 +49,7 @@ fn look_at(group: Pid) -> (Duration, bool) {
             is_held_up |= self::fields(&stat).first().is_some_and(|state| matches!(*state, "R" | "D"));
         }
     }
-    // Linux tells programs in hundredths of a second, whatever it counts itself.
+    // Linux tells programs in hundredths of a second, even where it counts in others.
     (Duration::from_millis(ticks * 10), is_held_up)
 }
 

@@ -22,7 +22,7 @@ pub enum End {
     TimedOut,
 }
 
-/// What a process did, as far as its parent can see.
+/// The outcome of a process, as far as its parent can see.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The command, as one could type it.
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// What a process is given.
+/// The input of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     /// Its standard input.
@@ -120,7 +120,7 @@ fn end(status: ExitStatus) -> End {
     }
 }
 
-/// Whoever starts the tests may ignore signals, as `nohup` does, or block them. Both is inherited.
+/// The parent of the tests may ignore signals, as `nohup` does, or block them. Both is inherited.
 fn with_default_signals(command: &mut Command) {
     let to_default = || {
         for signal in 1..=libc::SIGRTMAX() {
@@ -189,7 +189,7 @@ mod tests {
             let status = String::from_utf8(status.stdout).unwrap();
             for name in ["SigIgn:", "SigBlk:"] {
                 let set = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-                // Two signals are libc's own, which changes them for nobody.
+                // Two signals are libc's own, which lets no program change them.
                 let set = u64::from_str_radix(set.trim(), 16).unwrap() & !(0b11 << 31);
                 assert_eq!(set, 0, "{status}");
             }

@@ -1,4 +1,4 @@
-//! What a test program is: its sources, what it is given, and what it must do.
+//! The description of a test program: its sources, what it is given, and what it must do.
 //!
 //! Programs of our own carry their expectations in comments of their first file, so that a reader sees them beside the
 //! code. Each line is `//# KEY: VALUE`; an unknown key is an error.
@@ -69,7 +69,7 @@ pub struct Program {
     pub end: End,
     /// All of its standard output, where the description says so.
     pub stdout: Option<String>,
-    /// What its standard error contains.
+    /// Texts in its standard error.
     pub stderr: Vec<String>,
     /// Whether standard error must be the native program's, byte for byte.
     pub compares_stderr: bool,
@@ -141,7 +141,7 @@ impl Program {
         self.files.extend(library.files.into_iter().map(|path| SourceFile {
             path,
             language: Language::C,
-            // What upstream's own build would warn about is not ours to read.
+            // Warnings of upstream's own build are not ours to read.
             flags: library.flags.iter().cloned().chain(["-w".to_owned()]).collect(),
             own: false,
         }));

@@ -35,7 +35,7 @@ pub fn assert_refused(outcome: &Outcome, code: i32, words: &[&str]) {
     }
 }
 
-/// What `outcome` lacks to be an orderly refusal with `code` that mentions all of `words`.
+/// The parts that `outcome` lacks to be an orderly refusal with `code` that mentions all of `words`.
 pub fn not_refused(outcome: &Outcome, code: i32, words: &[&str]) -> Option<String> {
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     let stdout = String::from_utf8_lossy(&outcome.stdout);

@@ -56,7 +56,7 @@ pub enum SourceError {
     Metadata {
         /// The manifest whose dependencies were asked for.
         manifest: PathBuf,
-        /// What cargo or the operating system said.
+        /// The message of cargo or the operating system.
         message: String,
     },
     /// The manifest has no such dependency.
@@ -128,7 +128,7 @@ impl ProgramSource {
         let library = match self {
             Self::Sqlite => Library {
                 files: vec![root.join("sqlite3/sqlite3.c")],
-                // What an application that embeds SQLite sets: threads, full-text and spatial indexes, JSON.
+                // The options of an application that embeds SQLite: threads, full-text and spatial indexes, JSON.
                 flags: strings(&[
                     "-DSQLITE_THREADSAFE=1",
                     "-DSQLITE_ENABLE_FTS5",
@@ -283,7 +283,7 @@ fn manifest() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")
 }
 
-/// What `cargo metadata` says, asked once per process.
+/// The answer of `cargo metadata`, asked once per process.
 fn metadata() -> &'static Result<Value, String> {
     static METADATA: OnceLock<Result<Value, String>> = OnceLock::new();
     METADATA.get_or_init(|| {

@@ -27,9 +27,9 @@ pub struct Terminal {
     /// The process.
     pub child: Child,
     screen: File,
-    /// What was printed and not waited for yet.
+    /// Output that was not waited for yet.
     printed: Vec<u8>,
-    /// What was typed and not taken yet.
+    /// Typed text that was not taken yet.
     typed: Vec<u8>,
 }
 

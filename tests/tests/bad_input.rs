@@ -1,4 +1,4 @@
-//! What is no program, or not one that can be run here, is an error: exit code 1 (2 for wrong usage), one block on
+//! A file that is no program, or not one that can be run here, is an error: exit code 1 (2 for wrong usage), one block on
 //! standard error that says what to do, nothing on standard output, and never a signal.
 
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ fn paths_that_cannot_be_read() {
     }
 }
 
-/// Who calls a program as `uruk run x.c arg` was told that `arg` cannot be read, and not what to do.
+/// A person who calls a program as `uruk run x.c arg` was told that `arg` cannot be read, and not what to do.
 #[test]
 fn what_is_no_file_and_follows_one_is_taken_for_an_argument() {
     let good = bitcode("main.c", MAIN).expect("it compiles");
@@ -142,7 +142,7 @@ fn a_missing_entry_says_how_to_name_another() {
     assert!(!String::from_utf8_lossy(&outcome.stderr).contains("--entry"), "{outcome:?}");
 }
 
-/// A missing symbol was told with a list of what had been searched, twice, and in C++ by names that nobody reads.
+/// A missing symbol was told with a list of what had been searched, twice, and in C++ by mangled names.
 #[test]
 fn what_is_missing_is_said_once_with_what_to_do() {
     let source = file("lacks.c", b"char *zlibVersion(void); int main(void) { return zlibVersion()[0]; }");

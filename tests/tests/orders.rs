@@ -42,7 +42,7 @@ fn assert_ends(outcome: &Outcome, end: End, stdout: &str) {
     assert_eq!(outcome.end, end, "{}\n{stderr}", outcome.command);
 }
 
-/// What an order says, without the lines for people.
+/// The functions of an order, without the lines for people.
 fn order(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("the order was written");
     assert!(text.starts_with(HEAD), "{text}");
@@ -122,7 +122,7 @@ fn what_is_no_order_is_refused() {
     for options in [["--record-order", "x"], ["--speculate", "x"], ["--speculate-callees", "-O0"]] {
         assert_refused(&uruk_run(&options.map(OsStr::new), &files), 2, &["--lazy"]);
     }
-    // What shows only when it is written: the program has run.
+    // An order of which writing shows a defect: the program has run.
     let outcome = record(Path::new("/dev/full"));
     assert_ends(&outcome, End::Exited(8), "early\nlast\n");
     let stderr = String::from_utf8_lossy(&outcome.stderr);

@@ -81,7 +81,7 @@ fn a_library_refers_to_functions_and_variables_of_the_program() {
     }
 }
 
-/// What both defined, each had for itself, and the constructors of libraries ran before there was a program.
+/// A symbol that both defined, each had for itself, and the constructors of libraries ran before there was a program.
 #[test]
 fn libraries_use_what_the_program_defines() {
     let library = r#"
@@ -153,7 +153,7 @@ fn the_c_library_uses_a_variable_that_the_program_defines() {
     behaves_as_natively("getopt_main.c", program, &[], "b 3\n");
 }
 
-/// What C++ has one of: inline variables, statics of templates and of inline functions, type information.
+/// The objects that C++ has once: inline variables, statics of templates and of inline functions, type information.
 #[test]
 fn inline_variables_are_one_with_the_librarys() {
     let header = r#"

@@ -161,7 +161,7 @@ fn a_full_disk_is_a_line_under_v_and_no_end() {
     )
     .end != End::Exited(0)
     {
-        // Nothing is left to say if nobody listens.
+        // Nothing is left to say without a reader.
         let _ = writeln!(
             std::io::stderr(),
             "skipped: a small disk needs `unshare --mount --map-root-user`, which is refused here"

@@ -1,4 +1,4 @@
-//! What the command itself does around a program: sources and textual IR as input, shared libraries, statistics, traces,
+//! The command's own work around a program: sources and textual IR as input, shared libraries, statistics, traces,
 //! signals from outside.
 
 use std::ffi::OsStr;
@@ -163,7 +163,7 @@ fn statistics_go_to_standard_error() {
     }
 }
 
-/// What is called first when the process ends is compiled then, where threads have no variables any more.
+/// A function that is called first when the process ends is compiled then, where threads have no variables any more.
 #[test]
 fn a_lazy_program_that_is_watched_compiles_its_exit_handlers() {
     let text = "#include <stdio.h>\n#include <stdlib.h>\nstatic void last(void) { puts(\"last\"); }\n\

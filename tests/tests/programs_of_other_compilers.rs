@@ -1,5 +1,5 @@
-//! Programs whose compilers bring a runtime that asks a lot of the linker: clang's counters for profiles, and D. What is not installed is
-//! passed over with a word on stderr.
+//! Programs whose compilers bring a runtime that asks a lot of the linker: clang's counters for profiles, and D. A compiler that is not
+//! installed is passed over with a word on stderr.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a program's start costs: LLVM is loaded by those that need it.
+//! The cost of a program's start: LLVM is loaded by those that need it.
 //!
 //! Every start loaded libLLVM, which took 11 ms of processor time and 55 MiB, also where only objects were linked.
 
@@ -72,7 +72,7 @@ fn a_library_that_is_gone_is_named_and_objects_run_without_it() {
     if without(&["true".as_ref()]).end != End::Exited(0) {
         let reason =
             "hiding libLLVM from a process needs `unshare --mount --map-root-user`, which is refused here";
-        // Nothing is left to say if nobody listens.
+        // Nothing is left to say without a reader.
         let _ = writeln!(std::io::stderr(), "skipped: {reason}");
         return;
     }
@@ -93,7 +93,7 @@ fn a_library_that_is_gone_is_named_and_objects_run_without_it() {
 fn a_debugger_that_runs_a_module_ends() {
     let there = Command::new("gdb").arg("--version").output();
     if !there.is_ok_and(|output| output.status.success()) {
-        // Nothing is left to say if nobody listens.
+        // Nothing is left to say without a reader.
         let _ = writeln!(std::io::stderr(), "skipped: there is no gdb");
         return;
     }

@@ -131,7 +131,7 @@ fn every_model_of_rustc() {
     }
 }
 
-/// What the C++ library builds on `std::call_once`, as g++ compiles it by default: in an executable's way.
+/// The code that the C++ library builds on `std::call_once`, as g++ compiles it by default: in an executable's way.
 #[test]
 fn futures_promises_and_call_once_of_default_objects() {
     let program = programs_directory().join("cxx/asynchronous.cpp");

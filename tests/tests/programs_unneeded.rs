@@ -1,7 +1,7 @@
 //! Files that a program is given and does not need.
 //!
 //! All of them were compiled before `main`, as a native build does once and for all: a program that needs 3 of its 51 files
-//! took as long to start as one that needs 51. A file that nobody refers to is left alone now, if nobody can tell: what it
+//! took as long to start as one that needs 51. A file without references is left alone now, if that does not show: what it
 //! runs at start runs, and what it refers to has to be there.
 
 use std::ffi::OsStr;
@@ -114,7 +114,7 @@ fn what_a_file_adds_by_being_there_is_there_though_nobody_needs_it() {
     assert_runs(&files, "4095\n", 4);
 }
 
-/// Exactly as if somebody called what refers to it, and before anything of the program runs.
+/// Exactly as if a function with that reference were called, and before anything of the program runs.
 #[test]
 fn what_is_missing_is_an_error_though_nobody_needs_the_file_that_refers_to_it() {
     let lost = "int absent(int); int lost(int x) { return absent(x) + 1; }";

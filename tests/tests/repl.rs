@@ -23,7 +23,7 @@ fn texts(outcome: &Outcome) -> (String, String) {
     (text(&outcome.stdout), text(&outcome.stderr))
 }
 
-/// What is printed, errors among it, as on a terminal.
+/// The output, errors among it, as on a terminal.
 fn conversation(input: &str) -> String {
     let path = file("repl-conversation", b"").expect("written");
     fs::write(&path, b"").expect("an earlier conversation is gone");

@@ -78,7 +78,7 @@ fn control_c_at_the_prompt_clears_the_line() {
     assert!(!terminal.waits_for("= 23\r\n").contains("error"));
 }
 
-/// Most of it lay unread, because the editor waited for a key that nobody pressed.
+/// Most of it lay unread, because the editor waited for another key.
 #[test]
 fn long_pastes_are_read_to_their_end() {
     let sum = format!("({})", ["1"; 6_000].join(" + ").replace(' ', ""));

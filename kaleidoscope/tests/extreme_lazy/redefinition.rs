@@ -1,4 +1,4 @@
-//! The eighth statement: a function may be given another body in whatever state it is.
+//! The eighth statement: a function may be given another body in any state.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What begins with a colon: questions about the program, and a few orders.
+//! Lines that begin with a colon: questions about the program, and a few orders.
 
 use std::path::Path;
 

@@ -20,7 +20,7 @@ use super::typed::Typed;
 use super::{AfterError, INPUT, Repl, ReplError, host};
 use crate::cli::defect;
 
-/// What the editor knows of the program.
+/// The editor's knowledge of the program.
 #[derive(Default)]
 struct Known {
     operators: Operators,
@@ -28,7 +28,7 @@ struct Known {
     heads: Vec<String>,
 }
 
-/// Reads and does lines until somebody leaves.
+/// Reads and does lines until the end of the session.
 pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
     let known = Arc::new(Mutex::new(Known::default()));
     let mut editor = editor(&known);
@@ -197,7 +197,7 @@ impl Highlighter for Colours {
 }
 
 /// Lets the editor see what lies in the terminal's buffer. Its library hears of new characters only, and reads 1,024 at a time: the rest of
-/// a long paste would wait for the next key. That attributes are set, to whatever they are, wakes who waits for characters.
+/// a long paste would wait for the next key. Setting the attributes, even to the same ones, wakes a thread that waits for characters.
 fn notice_what_is_typed() {
     let terminal = stdin();
     if ioctl_fionread(&terminal).is_ok_and(|waiting| waiting > 0) {

@@ -1,4 +1,4 @@
-//! What programs find in their host: two functions that print. And what the session itself prints, between their output.
+//! The functions that programs find in their host: two functions that print. And what the session itself prints, between their output.
 
 use std::cell::Cell;
 use std::io::{Write as _, stdout};
@@ -17,7 +17,7 @@ thread_local! {
 extern "C" fn putchard(character: f64) -> f64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as C's putchar does")]
     let byte = character as i64 as u8;
-    // A program does not hear that nobody listens.
+    // A program does not hear that its output has no reader.
     _ = stdout().write_all(&[byte]);
     IN_LINE.set(byte != b'\n');
     0.0
@@ -32,7 +32,7 @@ extern "C" fn printd(value: f64) -> f64 {
 /// Prints a line.
 pub(super) fn say(line: &str) {
     end_line();
-    // Nobody is left to be told that nobody listens.
+    // There is no other place to report a missing reader.
     _ = writeln!(stdout(), "{line}");
 }
 

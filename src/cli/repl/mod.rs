@@ -1,10 +1,10 @@
 //! `uruk repl`: Kaleidoscope, typed, from a file or from a pipe.
 //!
 //! Lines are collected until they make items; each item is done before the next line is looked at. So a line that is complete by itself
-//! is never continued by the next one. What begins with a colon is a command.
+//! is never continued by the next one. A line that begins with a colon is a command.
 //!
 //! A session has a thread with a stack of known size, near whose end recursion is stopped. On a terminal control-C stops the expression that runs.
-//! What is read from a file or a pipe ends by it, as other programs do.
+//! A session that reads a file or a pipe ends by it, as other programs do.
 
 mod commands;
 mod editor;
@@ -54,7 +54,7 @@ const STACK_BYTES: usize = 64 << 20;
 /// How much of it is left to what programs call, and to compiling a function that is first called there.
 const RESERVE_BYTES: usize = 16 << 20;
 
-/// What errors call what is typed, or comes from a pipe.
+/// The name in errors of text that is typed, or comes from a pipe.
 const INPUT: &str = "input";
 
 /// Runs a session; the exit code of the command.
@@ -108,7 +108,7 @@ enum AfterError {
     Stop,
 }
 
-/// What lines are so far.
+/// How far lines have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fed {
     /// The beginning of something.

@@ -15,7 +15,7 @@ fn main() -> ExitCode {
             if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(message) => {
-            // A closed stderr leaves nobody to tell; the exit code still does.
+            // A closed stderr has no reader; the exit code still does.
             let _ = writeln!(std::io::stderr(), "error: {message}");
             ExitCode::FAILURE
         }

@@ -9,10 +9,10 @@ use super::stop::Place;
 use super::unit::wrong_in;
 use super::{Session, SessionError};
 
-/// What an expression was, and how long it took.
+/// The value of an expression, and how long it took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
-    /// What it was.
+    /// Its value.
     pub(crate) number: f64,
     /// Until the expression could run.
     pub(crate) compile: Duration,
@@ -36,7 +36,7 @@ impl Session {
             self.forget_stop();
         }
         let failures = self.program.take_failures();
-        // What has failed once would fail again, whatever has been defined meanwhile: it is made anew at the next call.
+        // A call that has failed once would fail again, even if its function has been defined meanwhile: it is made anew at the next call.
         for failure in &failures {
             let name = failure.body.as_str().rsplit_once('$').map_or("", |(name, _)| name);
             let function = self.functions.get(name);

@@ -1,4 +1,4 @@
-//! What is known of a function: where it stands, its IR, its assembly.
+//! Facts about a function: where it stands, its IR, its assembly.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub(crate) struct Tier {
 /// Whether a body is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TierState {
-    /// A tree: nobody has called it.
+    /// A tree: it was not called.
     NotCalled,
     /// It runs; at which level it was compiled.
     Compiled(OptimizationLevel),
@@ -57,7 +57,7 @@ impl Session {
         self.functions.keys().map(String::as_str)
     }
 
-    /// What the engine knows of a function's body; nothing if there is no such function.
+    /// The engine's knowledge of a function's body; nothing if there is no such function.
     pub(crate) fn why(&self, name: &str) -> Option<Why> {
         let function = self.functions.get(name)?;
         let body = self.jit.intern(&body_name(name, function.generation));
@@ -80,7 +80,7 @@ impl Session {
         self.functions.values().map(|function| head(&function.definition.prototype))
     }
 
-    /// What the engine would compile a function from if it were called now; nothing if there is no such function. Nothing of the program
+    /// The IR that the engine would compile if the function were called now; nothing if there is no such function. Nothing of the program
     /// changes.
     pub(crate) fn ir(&self, name: &str) -> Option<Result<String, SessionError>> {
         let function = self.functions.get(name)?;

@@ -7,8 +7,8 @@
 //!   dylib host      putchard, printd: functions of this program; the limit of `stop.rs`
 //! ```
 //!
-//! A definition makes no IR. Its unit does, when the function is first called, on the thread that calls it. What the bodies call by plain
-//! names are the stubs of `main`, because the link order of `bodies` begins there. A function that is defined anew gets another body.
+//! A definition makes no IR. Its unit does, when the function is first called, on the thread that calls it. Plain names in bodies mean the
+//! stubs of `main`, because the link order of `bodies` begins there. A function that is defined anew gets another body.
 //!
 //! No name of the language has a `$` in it, so bodies collide with nothing.
 //!
@@ -38,7 +38,7 @@ pub(crate) use evaluate::Value;
 use stop::Stop;
 use unit::{Body, Program};
 
-/// What a program calls in its host: each takes a number and answers one.
+/// A function of the host for programs: each takes a number and answers one.
 pub(crate) type HostFunction = (&'static str, extern "C" fn(f64) -> f64);
 
 /// Told of each body when its IR is made, on the thread that makes it.
@@ -68,7 +68,7 @@ struct Function {
     tracker: OwnedTracker,
 }
 
-/// What became of an item.
+/// The outcome of an item.
 pub(crate) enum Outcome {
     /// A function was defined; which of its bodies this is, counted from one.
     Defined {
@@ -168,7 +168,7 @@ impl Session {
     /// A limit that stops what runs.
     pub(crate) const EVERYTHING: usize = stop::EVERYTHING;
 
-    /// What code of the program looks at. [`Self::EVERYTHING`] in it stops what runs, from any thread or signal handler.
+    /// The limit that code of the program looks at. [`Self::EVERYTHING`] in it stops what runs, from any thread or signal handler.
     pub(crate) fn limit(&self) -> &Arc<AtomicUsize> {
         &self.stop.limit
     }
@@ -183,7 +183,7 @@ impl Session {
         self.program.functions().contains_key(name)
     }
 
-    /// What a text says, if it were said now. Nothing is done.
+    /// The items of a text, if it were said now. Nothing is done.
     ///
     /// # Errors
     /// The first mistake.
@@ -194,7 +194,7 @@ impl Session {
     /// Does what an item says.
     ///
     /// # Errors
-    /// [`SessionError`]. What was there before stays as it was.
+    /// [`SessionError`]. Earlier definitions stay as they were.
     pub(crate) fn run(&mut self, item: Item) -> Result<Outcome, SessionError> {
         match item {
             Item::Definition(definition) => self.define(&definition),
@@ -255,7 +255,7 @@ impl Session {
         Ok(generation)
     }
 
-    /// Defines a body, which is a tree until somebody looks for it.
+    /// Defines a body, which is a tree until it is looked for.
     fn add(
         &self,
         symbol: &str,
@@ -278,7 +278,8 @@ impl Session {
     }
 }
 
-/// What code of the program asks whether it is stopped. Its addresses are good as long as there is a session, which has a part in both.
+/// The functions by which code of the program asks whether it is stopped. Their addresses are good as long as there is a session, which
+/// has a part in both.
 fn symbols_of_stop(jit: &Jit, stop: &Arc<Stop>) -> [(SymbolName, ExecutorSymbolDef); 3] {
     let symbol = |name, address, flags| {
         (jit.intern(name), ExecutorSymbolDef { address, flags: SymbolFlags::EXPORTED | flags })

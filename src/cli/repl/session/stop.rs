@@ -11,7 +11,7 @@ use uruk_kaleidoscope::Definition;
 /// Below this lies every frame: what runs is stopped.
 pub(super) const EVERYTHING: usize = usize::MAX;
 
-/// What code of a program and its session share.
+/// State that code of a program and its session share.
 #[derive(Debug)]
 pub(super) struct Stop {
     /// No frame of the program may lie below this address.
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// What a frame calls that lies below the limit.
+/// Called by a frame that lies below the limit.
 pub(super) extern "C" fn stopped(stop: &Stop, definition: usize, place: u64) {
     // Relaxed: as in `set_limit`. From here on every frame is stopped.
     let is_stack_full = stop.limit.swap(EVERYTHING, Ordering::Relaxed) != EVERYTHING;

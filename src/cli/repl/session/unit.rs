@@ -1,4 +1,4 @@
-//! The unit of a body: a tree, until somebody calls the function. And what units and session share.
+//! The unit of a body: a tree, until the function is called. And what units and session share.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use uruk_kaleidoscope::{Callee, Definition, Functions, lower};
 
 use super::{OnLowered, SessionError};
 
-/// What the units of a program see of it, on whatever thread.
+/// State of a program that its units see, on any thread.
 pub(super) struct Program {
     state: Mutex<State>,
     on_lowered: OnLowered,
@@ -22,14 +22,14 @@ pub(super) struct Program {
 
 #[derive(Default)]
 struct State {
-    /// What can be called. A unit takes it as it is when its IR is made.
+    /// The functions that can be called. A unit takes it as it is when its IR is made.
     functions: Arc<Functions>,
     work: Work,
-    /// Calls that found no function, since somebody last looked.
+    /// Calls that found no function, since the last look.
     failures: Vec<CallFailure>,
 }
 
-/// What was compiled.
+/// The compiled bodies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     /// How many bodies.
@@ -55,12 +55,12 @@ impl Program {
         Arc::make_mut(&mut self.state.lock().functions).insert(name.to_owned(), callee)
     }
 
-    /// What can be called now.
+    /// The functions that can be called now.
     pub(super) fn functions(&self) -> Arc<Functions> {
         self.state.lock().functions.clone()
     }
 
-    /// What has been compiled so far.
+    /// The bodies that were compiled so far.
     pub(super) fn work(&self) -> Work {
         self.state.lock().work
     }
@@ -135,6 +135,6 @@ impl MaterializationUnit for Body {
         work.time += begun.elapsed();
     }
 
-    /// Its one symbol is nobody else's.
+    /// Its one symbol belongs to no other unit.
     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
 }
