@@ -16,7 +16,7 @@ use crate::units::{FileFormat, FileUnits};
 impl Scope {
     /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
     ///
-    /// What it is, its first bytes say. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
+    /// Its first bytes say what it is. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
     ///
     /// # Errors
     /// [`JitError`], which names the file and what is wrong with it.
@@ -93,7 +93,7 @@ impl Scope {
 
     /// Adds a module of LLVM IR whose names are unique in it alone: what they mean in the program, what it defines and what it refers to,
     /// says `info`. The linker is told; the compiler and the [cache](crate::JitBuilder::cache) are not, so the same module is found in
-    /// a cache whatever its names mean.
+    /// a cache, independent of the meaning of its names.
     ///
     /// # Errors
     /// As [`Scope::add_ir`]. That a meaning is not defined fails what needs it, when it is linked.

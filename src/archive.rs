@@ -1,4 +1,4 @@
-//! What adding an archive leaves in a session, to be taken back with a tracker.
+//! The part of an archive that a session has, to be taken back with a tracker.
 
 use std::error::Error;
 use std::sync::Weak;

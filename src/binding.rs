@@ -1,4 +1,4 @@
-//! What loaded libraries use of the program, and what the command line wants of it, where the process is the program's.
+//! Symbols of the program that loaded libraries use and the command line wants, where the process is the program's.
 
 use std::collections::{HashMap, HashSet};
 
@@ -57,12 +57,12 @@ impl Jit {
             if names.is_empty() {
                 return;
             }
-            // What nobody has is told when what needs it is linked.
+            // A symbol that is defined nowhere is an error when its user is linked.
             let _ = self.engine.session.lookup_flags(LookupKind::Static, order, LookupSet::required(names));
         }
     }
 
-    /// The names by which loaded libraries refer to the program: those that it defines, and those that somebody has to define.
+    /// The names by which loaded libraries refer to the program: those that it defines, and those that have to be defined.
     pub(crate) fn names_for_libraries(&self) -> Vec<SymbolName> {
         let references = self.engine.files.process.references_to_program();
         let intern = |name: &str| self.engine.session.intern(name);

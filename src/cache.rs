@@ -45,11 +45,11 @@ enum Place {
     Store(Arc<dyn ObjectCache>),
 }
 
-/// What is kept in memory unless it is told otherwise: entries on their way to the disk, and those that are wanted often.
+/// The size of the memory's part by default: entries on their way to the disk, and those that are wanted often.
 const MEMORY_BYTES: usize = 16 << 20;
 
 impl CacheOptions {
-    /// What is in a directory, which is made if it is not there. It has to be this user's or root's, and nobody else may write to it.
+    /// A cache in a directory, which is made if it is not there. It has to be this user's or root's, and no other user may write to it.
     /// A group that shares a cache has a directory of mode 2770: each of its members may then have code run by the others.
     ///
     /// An engine whose directory cannot be used works without a cache, and [`Jit::cache_refused`] says why.
@@ -57,7 +57,7 @@ impl CacheOptions {
         Self::of(Place::Directory(path.into()))
     }
 
-    /// What is in a store, of the host's own or of the engine's.
+    /// A cache in a store, of the host's own or of the engine's.
     pub fn store(store: Arc<dyn ObjectCache>) -> Self {
         Self::of(Place::Store(store))
     }
@@ -73,7 +73,7 @@ impl CacheOptions {
         }
     }
 
-    /// What may be done there. By default what is missing is compiled and stored.
+    /// The permitted operations. By default what is missing is compiled and stored.
     #[must_use]
     pub fn mode(mut self, mode: CacheMode) -> Self {
         self.mode = mode;
@@ -194,7 +194,7 @@ impl fmt::Debug for CacheOptions {
 }
 
 impl Jit {
-    /// What the cache has been asked for by now; nothing if there is none.
+    /// The questions to the cache by now; nothing if there is none.
     pub fn cache_stats(&self) -> Option<IrCacheStats> {
         Some(self.ir_cache()?.stats())
     }

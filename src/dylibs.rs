@@ -17,9 +17,9 @@ use crate::unmapping::Unmapping;
 impl Jit {
     /// Creates a dylib, and gives its scope. The process's symbols are found from it as from the main one.
     ///
-    /// What its code refers to is searched in the dylib itself first, then in those that it was [linked to](Scope::link_to), then in
-    /// the C and C++ libraries and whatever else was loaded. It sees nothing of the main dylib unless it is linked to that, and
-    /// nobody sees anything of it.
+    /// References of its code are searched in the dylib itself first, then in those that it was [linked to](Scope::link_to), then in
+    /// the C and C++ libraries and in other loaded libraries. It sees nothing of the main dylib unless it is linked to that, and
+    /// no other dylib sees anything of it.
     ///
     /// It is there until it is [removed](Jit::remove_dylib), or the `Jit` dropped, however many handles of the scope there are.
     ///
@@ -40,7 +40,7 @@ impl Jit {
     /// is free when this returns.
     ///
     /// # Concurrency
-    /// Blocks for nobody. Lookups that wait for symbols of the dylib fail.
+    /// Does not block. Lookups that wait for symbols of the dylib fail.
     ///
     /// # Errors
     /// As [`ExecutionSession::remove_jit_dylib`].

@@ -12,7 +12,7 @@ use crate::ready::Ready;
 
 /// A session, its layers, and the dylibs that every program searches.
 ///
-/// Every scope counts it. So its memory is there as long as a scope is. What it does ends with the [`Jit`](crate::Jit), which closes the
+/// Every scope counts it. So its memory is there as long as a scope is. Its work ends with the [`Jit`](crate::Jit), which closes the
 /// session.
 pub(crate) struct Engine {
     pub(crate) session: ExecutionSession,

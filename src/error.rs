@@ -1,4 +1,4 @@
-//! What can go wrong between a program and its first instruction.
+//! The errors between a program and its first instruction.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
 use uruk_pipeline::runtime::process::LoadLibraryError;
 
-/// How many causes of an error are looked at. What an embedder makes of errors may go round in a circle.
+/// How many causes of an error are looked at. A chain of an embedder's errors may go round in a circle.
 const CAUSES_MAX: usize = 256;
 
 /// Why [`crate::Jit`] could not do what it was asked.
@@ -51,7 +51,7 @@ pub enum JitError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, and what would do.
+        /// Its kind, and the kinds that would do.
         what: Box<str>,
     },
     /// LLVM refused a module, a pass pipeline or the target.
@@ -114,7 +114,7 @@ impl From<RedirectError> for JitError {
 }
 
 impl JitError {
-    /// The symbols that nobody defines, if that is what went wrong: symbols that were looked up, or that what was looked up refers to.
+    /// The undefined symbols, if they are the cause: symbols that were looked up, or that what was looked up refers to.
     /// Empty if it was something else.
     ///
     /// # Examples

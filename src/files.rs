@@ -58,7 +58,7 @@ impl Files {
         })
     }
 
-    /// Serves the members of an archive to lookups. What they define belongs to `tracker` as long as somebody has a handle of that,
+    /// Serves the members of an archive to lookups. Their definitions belong to `tracker` as long as there is a handle of that,
     /// and to the dylib's own tracker otherwise.
     pub(crate) fn archive(
         self: &Arc<Self>,

@@ -42,7 +42,7 @@ impl Scope {
     /// price of a store. A thread that never passes holds back everything that is removed: [`Scope::pending_reclaim`] names it.
     ///
     /// # Concurrency
-    /// Blocks for nobody. Guards nest.
+    /// Does not block. Guards nest.
     ///
     /// # Cost
     /// A thread-local variable and a store. Removals pay, once a thread has entered: a system call of 1 to 2 microseconds for all that is removed together, and another one if
@@ -68,7 +68,7 @@ impl Scope {
     /// # }
     /// ```
     ///
-    /// What was found before a checkpoint is not called after it:
+    /// A function that was found before a checkpoint is not called after it:
     /// ```compile_fail,E0502
     /// # fn calls_what_may_be_gone(jit: &uruk::Jit) -> Result<(), uruk::JitError> {
     /// let mut guard = jit.enter();
@@ -83,9 +83,9 @@ impl Scope {
         self.object_layer().guards().enter()
     }
 
-    /// What was removed and is still mapped because threads are inside, and which threads those are.
+    /// Removed code that is still mapped because threads are inside, and those threads.
     ///
-    /// What handles keep is not counted.
+    /// Code that handles keep is not counted.
     pub fn pending_reclaim(&self) -> PendingReclaim {
         self.object_layer().guards().pending_reclaim()
     }

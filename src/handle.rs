@@ -1,7 +1,7 @@
 //! [`Function`]: a function that can be called, and that keeps its code.
 //!
 //! A handle comes about in three steps. The symbol is looked up. The code at its address is held. The session is asked whether the
-//! definition is still there, and what it is an alias of. If so, what is held is its code. If not, somebody has removed it in between,
+//! definition is still there, and what it is an alias of. If so, what is held is its code. If not, it was removed in between,
 //! and all is done again with what is there now.
 
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::scope::Scope;
 /// A function of linked code, to be called like the pointer that it is: `f(41)`.
 ///
 /// As long as a clone of it is there, the function's code stays mapped, and all code that it refers to, directly or through other code,
-/// whatever tracker or dylib that belongs to. It may be called after its tracker was removed, its name defined anew, and the [`Jit`](crate::Jit)
+/// independent of its tracker or dylib. It may be called after its tracker was removed, its name defined anew, and the [`Jit`](crate::Jit)
 /// dropped; the variables of its code are then as the removal has left them. What it reaches by a pointer that it was handed
 /// at run time is not kept for it, and neither is what had been removed before there was a handle.
 ///
 /// Made by [`Scope::get`], which is where its caller promises the signature.
 ///
 /// # Concurrency
-/// `Send` and `Sync`. The last clone to go unmaps what nobody else keeps, on the thread that drops it: not inside that code.
+/// `Send` and `Sync`. The last clone to go unmaps code without other keepers, on the thread that drops it: not inside that code.
 ///
 /// # Examples
 /// ```

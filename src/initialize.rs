@@ -1,5 +1,5 @@
-//! How the code of a [`Jit`](crate::Jit) begins and ends: initialisers run when somebody says so, and what has begun comes to its end
-//! before its code goes.
+//! How the code of a [`Jit`](crate::Jit) begins and ends: initialisers run on request, and what has begun comes to its end before its
+//! code goes.
 
 use uruk_core::{LookupError, LookupSet};
 
@@ -10,10 +10,10 @@ impl Scope {
     /// Runs the initialisers of the scope's dylib and of all that its link order leads to, dependencies first: constructors of static objects,
     /// functions with the attribute `constructor`. Each runs once, by priority, then in the order in which the files were added.
     ///
-    /// Files that have initialisers are linked for that, whether somebody has looked for something of them or not. What is linked
-    /// later is run by a later call.
+    /// Files that have initialisers are linked for that, even if no symbol of them was looked up. Initialisers
+    /// that are linked later run by a later call.
     ///
-    /// What this begins comes to its end later. Destructors of static objects and handlers of `atexit` and `on_exit` run, newest first,
+    /// Objects that this begins come to their end later. Destructors of static objects and handlers of `atexit` and `on_exit` run, newest first,
     /// and then functions with the attribute `destructor`:
     ///
     /// - at [`Scope::deinitialize`], those of one dylib;
@@ -68,11 +68,11 @@ impl Scope {
     /// Ends what [`Scope::initialize`] and the code of the scope's dylib have begun: handlers of `atexit` and destructors of static objects run, newest
     /// first, then the finalisers of what was initialised, last to first. Dylibs that it links against are left alone.
     ///
-    /// The code stays. What has ended does not begin again: static objects are destroyed, and a later [`Scope::initialize`] runs only
+    /// The code stays. A dylib that has ended does not begin again: static objects are destroyed, and a later [`Scope::initialize`] runs only
     /// what has not run so far. To begin anew, remove the code and add it again.
     ///
     /// # Safety
-    /// Nobody uses static objects of the dylib from now on. What the handlers do is sound.
+    /// Nobody uses static objects of the dylib from now on. The handlers are sound.
     ///
     /// ORC: `LLJIT::deinitialize`.
     pub unsafe fn deinitialize(&self) {

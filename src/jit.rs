@@ -73,7 +73,7 @@ impl Jit {
         &self.engine.files.process
     }
 
-    /// What stands below 2 GiB for functions and variables of libraries, where objects without position-independent
+    /// Entries below 2 GiB for functions and variables of libraries, where objects without position-independent
     /// code need it there.
     pub fn low_addresses(&self) -> &LowAddresses {
         self.engine.files.linking.layer.low_addresses()
@@ -87,7 +87,7 @@ impl Jit {
     }
 
     /// In which order lazy functions were first called, and who compiles some of them ahead: in the order of an earlier run, for example. The
-    /// workers do that when nobody waits for anything else. If there are none, or the process is
+    /// workers do that when no lookup waits for anything else. If there are none, or the process is
     /// [the program's](crate::JitBuilder::owns_process), a thread that is started for it does.
     ///
     /// # Examples
@@ -120,7 +120,7 @@ impl Jit {
     /// How much memory the linked code takes, in bytes by kind.
     ///
     /// # Cost
-    /// A system call for each 64 MiB that is mapped, to learn what of it is resident; whoever allocates memory for code waits for it.
+    /// A system call for each 64 MiB that is mapped, to learn what of it is resident; a thread that allocates memory for code waits for it.
     pub fn memory_usage(&self) -> MemoryUsage {
         self.engine.memory.usage()
     }
@@ -187,11 +187,11 @@ impl Deref for Jit {
 
 impl Drop for Jit {
     /// Runs what is left for the end ([`Scope::initialize`]) and closes the session: compilations that run end, work that has not started
-    /// is given up, code is unmapped. What was compiled goes to the cache. Scopes that are left answer with errors. [`Jit::shutdown`] can finish
+    /// is given up, code is unmapped. Compiled code goes to the cache. Scopes that are left answer with errors. [`Jit::shutdown`] can finish
     /// the work instead, and limit the wait.
     fn drop(&mut self) {
         if !self.is_shut {
-            // What resources had to say has been reported to the session's error reporter already. A thread that may not wait (it holds a
+            // Errors of resources have been reported to the session's error reporter already. A thread that may not wait (it holds a
             // context, or runs a leaf) leaves the session open: its work ends by itself, and the last handle frees all of it.
             let _ = self.end_with(Shutdown::Cancel, None);
         }
@@ -199,7 +199,7 @@ impl Drop for Jit {
 }
 
 impl fmt::Debug for Jit {
-    /// A few lines, whatever is in the engine: hosts put it into their own.
+    /// A few lines, independent of the engine's contents: hosts put it into their own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jit")
             .field("main_dylib", &self.dylib().name())
@@ -234,7 +234,7 @@ mod tests {
         let message = refused.map(drop).unwrap_err().to_string();
         assert!(message.contains("an LLVM context, taken at src/jit.rs:"), "{message}");
         assert!(jit.lookup("answer").is_ok());
-        // What is Ready already is answered without a wait.
+        // A symbol that is Ready already is answered without a wait.
         let ready = module.with_module(|_| jit.lookup("answer")).expect("the context is sound");
         assert!(ready.is_ok());
     }

@@ -12,9 +12,9 @@ use crate::scope::Scope;
 /// A function and the symbol that is its body: `"f"` has a body of its own name, `("f", "f$2")` has `f$2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LazyName<'n> {
-    /// What is called.
+    /// The called functions.
     pub function: &'n str,
-    /// What runs then, in another dylib.
+    /// The bodies that run then, in another dylib.
     pub body: &'n str,
 }
 
@@ -117,21 +117,21 @@ impl Scope {
     /// this has returned reach the new bodies; calls that run go on in the old ones. The functions' addresses stay, and handles of them
     /// lead to the new bodies too.
     ///
-    /// All of `functions` are redefined or, on an error, none. What `bodies` refers to is found among the lazy functions first, as
+    /// All of `functions` are redefined or, on an error, none. References of `bodies` are found among the lazy functions first, as
     /// [`add_lazy`](Self::add_lazy) says; that stays if a body cannot be compiled, and changes on no other error. Each is switched at a moment of its own: a call that runs meanwhile may find some of
     /// them switched. Those of one [group](Self::add_lazy_group) are switched at one moment.
     ///
-    /// A function has a new body in one of three ways. *Replace*, which is this: whoever calls it reaches the new body. *Shadow*: remove it
+    /// A function has a new body in one of three ways. *Replace*, which is this: later calls reach the new body. *Shadow*: remove it
     /// and add it anew, so that what is linked later reaches the new one, and what was linked before stays with the old. *Reject*: a
     /// function that was not added as a lazy one is called directly, and stays as it is.
     ///
-    /// Functions of one file may be inlined into each other when it is compiled. What is to be redefined has its body in a file of its own.
+    /// Functions of one file may be inlined into each other when it is compiled. A function that is to be redefined has its body in a file of its own.
     ///
     /// # Concurrency
-    /// May be called while others call the functions, look them up, redefine them and remove bodies. Nobody who waits for an older body
-    /// fails for it: he goes to the new one.
+    /// May be called while others call the functions, look them up, redefine them and remove bodies. No wait for an older body fails for
+    /// it: the wait goes on to the new one.
     ///
-    /// The old bodies are there until they are removed, and held beyond that by whoever held the functions before. So a handle that is kept over
+    /// The old bodies are there until they are removed, and held beyond that by handles of the functions. So a handle that is kept over
     /// many redefinitions holds a body for each of them: take a new one now and then.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ impl Scope {
     /// bodies.add_ir_text("2.ll", "define i64 @answer.2() { ret i64 42 }")?;
     /// jit.redefine(&bodies, [("answer", "answer.2")])?;
     /// assert_eq!(answer(), 42);
-    /// first.remove()?; // Nobody calls it any more.
+    /// first.remove()?; // No thread calls it any more.
     /// # Ok(())
     /// # }
     /// ```

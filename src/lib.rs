@@ -111,7 +111,7 @@ pub use uruk_core as core;
 pub use uruk_dispatch as dispatch;
 pub use uruk_pipeline as pipeline;
 
-/// What a program that embeds the engine usually needs.
+/// The items that a program with an embedded engine usually needs.
 pub mod prelude {
     pub use crate::{Function, FunctionPointer, Jit, JitBuilder, JitError, Scope};
     pub use uruk_core::{

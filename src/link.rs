@@ -18,8 +18,8 @@ impl Jit {
     /// somewhere. Members of archives take part only if something refers to them. All that is needed is compiled at once, on
     /// all threads.
     ///
-    /// A file that nothing refers to, and that does nothing by being there, stays as it is until somebody looks one of its
-    /// symbols up. It does something if it runs code at start or end, has thread-local variables, sections that lie beside those
+    /// A file that nothing refers to, and that does nothing by being there, stays as it is until one of its symbols is looked
+    /// up. It does something if it runs code at start or end, has thread-local variables, sections that lie beside those
     /// of other files, tentative definitions or module-level assembly.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Jit {
                 if called.is_empty() && latent.is_empty() {
                     break;
                 }
-                // What is missing may have come out of archives, and brings files with it. Of functions that are compiled when they are
+                // A missing symbol may have come out of archives, and brings files with it. Of functions that are compiled when they are
                 // called, those of a file that misses something are compiled now: code may not need it when it is optimized.
                 let (called, latent) = (self.incomplete(&order, called), self.incomplete(&order, latent));
                 needed = latent.iter().map(|unit| unit.symbol.clone()).collect();
@@ -63,13 +63,13 @@ impl Jit {
             found = self.engine.session.lookup(&order, symbols)?.get(&entry);
         }
         self.bind_libraries(&order, for_libraries)?;
-        // Whoever asks for an entry is going to call it.
+        // The caller is going to call an entry that it asks for.
         found
             .filter(|found| found.flags.contains(SymbolFlags::CALLABLE))
             .ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
     }
 
-    /// Those of `units` that refer to something that nobody defines. Linking them says so.
+    /// Those of `units` that refer to something undefined. Linking them says so.
     fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<LatentUnit> {
         let undefined = LookupSet::required(units.iter().flat_map(|unit| unit.undefined.iter().cloned()));
         let missing: HashSet<SymbolName> =

@@ -26,7 +26,7 @@ pub(crate) struct Modules {
     pub(crate) verifies_ir: bool,
     /// How functions are compiled that are called for the first time, and who decides when they are compiled better.
     pub(crate) tiers: Option<(IrCompiler, Tiers)>,
-    /// What lies below the layer's cache.
+    /// The layer below the cache.
     pub(crate) disk_cache: Option<Arc<DiskCache>>,
     /// Why the cache that was asked for is not in use.
     pub(crate) cache_refused: Option<Box<CacheOpenError>>,

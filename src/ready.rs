@@ -28,7 +28,7 @@ use uruk_core::{
     ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, SearchOrder, SymbolName,
 };
 
-/// What an engine remembers, for lookups of symbols that are Ready.
+/// The engine's memory for lookups of symbols that are Ready.
 pub(crate) struct Ready {
     /// Tells its names from those of other engines.
     number: u64,
@@ -59,7 +59,7 @@ impl Ready {
         Self { number, main, alone, stood_first: AtomicU64::new(0), orders }
     }
 
-    /// What `symbol` is along the link order of `dylib`, if it is Ready and no lock is needed to know it.
+    /// The definition of `symbol` along the link order of `dylib`, if it is Ready and no lock is needed to know it.
     pub(crate) fn find(
         &self,
         session: &ExecutionSession,
@@ -130,7 +130,7 @@ thread_local! {
 
 /// The names that a thread has found Ready: a table in which each has one place.
 ///
-/// Nobody gains by names that were chosen to have one place: they cost what a name costs that is not remembered.
+/// There is no gain in names that were chosen to have one place: they cost what a name costs that is not remembered.
 struct Names {
     places: Vec<Option<Name>>,
     /// How many names have lost their places since the table last grew.

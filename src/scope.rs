@@ -187,7 +187,7 @@ impl Scope {
 }
 
 impl fmt::Debug for Scope {
-    /// A few lines, whatever is in the engine: hosts put it into their own.
+    /// A few lines, independent of the engine's contents: hosts put it into their own.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
             .field("dylib", &self.dylib().name())

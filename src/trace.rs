@@ -65,7 +65,7 @@ struct EnteredAt(Instant);
 struct Fields {
     /// As the inside of a JSON object.
     json: String,
-    /// What a wait is for.
+    /// The purpose of a wait.
     of: Option<String>,
 }
 
@@ -230,7 +230,7 @@ const BLOCK: &str = "dispatch.block";
 /// The span of a lookup that waits.
 const LOOKUP: &str = "lookup.wait";
 
-/// What the innermost lookup around `block` is of.
+/// The subject of the innermost lookup around `block`.
 fn lookup_around<'a, S: LookupSpan<'a>>(block: &SpanRef<'a, S>) -> Option<String> {
     let lookup = block.scope().find(|span| span.name() == LOOKUP)?;
     lookup.extensions().get::<Fields>()?.of.clone()
@@ -335,7 +335,7 @@ mod tests {
     use uruk_core::{Task, TaskDispatcher as _, TaskPriority};
     use uruk_dispatch::WorkStealingTaskDispatcher;
 
-    /// A file that nobody else sees, and what is written to it.
+    /// A file that no other process sees, and its text.
     fn unnamed() -> (File, File) {
         static FILES: AtomicU32 = AtomicU32::new(0);
         // Relaxed: the numbers only have to differ.

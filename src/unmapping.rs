@@ -1,4 +1,4 @@
-//! Removal of code that is held: what is removed goes at once, its code when nobody holds it any more.
+//! Removal of code that is held: what is removed goes at once, its code when its last handle goes.
 
 use std::error::Error;
 use std::fmt;
@@ -125,12 +125,12 @@ impl Scope {
     /// Removes a tracker with everything that was added with it, and says when its code is gone.
     ///
     /// When this returns, its symbols are not found any more and their names are free. Code that [`Function`](crate::Function) handles
-    /// hold stays mapped until the last of them is dropped, whoever removes it and in whatever way. This tells when that is, to
+    /// hold stays mapped until the last of them is dropped, in any way of removal. This tells when that is, to
     /// who wants to know: `jit.remove_tracker(&tracker)?.await`.
     ///
     /// Code that was linked together with that of other trackers goes with the last of those, which this does not wait for.
     ///
-    /// Code that others have linked against refers to what was unmapped, and nobody may run it. With
+    /// Code that others have linked against refers to what was unmapped, and must not run. With
     /// [`JitBuilder::keep_dependants`](crate::JitBuilder::keep_dependants) such a removal is refused.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl Scope {
     /// let function = unsafe { jit.get::<extern "C" fn() -> i64>("query") }?;
     /// let thread = std::thread::spawn(move || function());
     /// jit.remove_tracker(&query)?.wait()?;
-    /// // Nobody can be inside of it any more: what it has used may go.
+    /// No thread can be inside of it any more: what it has used may go.
     /// assert_eq!(thread.join().ok(), Some(42));
     /// # Ok(())
     /// # }
@@ -196,7 +196,7 @@ impl Scope {
         self.removing_tracker(tracker, |remove| tracker.remove_with_by(policy, remove))
     }
 
-    /// Removes a tracker as [`Scope::remove_tracker`] does, whatever code refers to its symbols: that code stays, and refers to nothing.
+    /// Removes a tracker as [`Scope::remove_tracker`] does, even if code refers to its symbols: that code stays, and refers to nothing.
     ///
     /// # Safety
     /// Code that refers to the tracker's symbols, directly or through other code, does not run from now on, unless a
@@ -212,7 +212,7 @@ impl Scope {
         self.removing_tracker(tracker, |remove| tracker.remove_leaving_dependants_by(remove))
     }
 
-    /// Removes a tracker as [`Scope::remove_tracker`] does, and unmaps its code at once, whoever holds it.
+    /// Removes a tracker as [`Scope::remove_tracker`] does, and unmaps its code at once, even if it is held.
     ///
     /// # Safety
     /// - Nobody runs the code, and no [`Function`](crate::Function) of it is called or redefined from now on, nor of code that refers to it. Such
@@ -259,5 +259,5 @@ impl Scope {
     }
 }
 
-/// What removing a resource ends with.
+/// The result of removing a resource.
 pub(crate) type Removed = Result<(), Box<dyn Error + Send + Sync>>;

@@ -115,8 +115,8 @@ impl JitBuilder {
         self
     }
 
-    /// Where to look for what was compiled before: a directory, or a store of the host's. What is found there is linked, and LLVM is not
-    /// called for it; what is not there is compiled and put there.
+    /// Where to look for what was compiled before: a directory, or a store of the host's. An object that is found there is linked, and
+    /// LLVM is not called for it; what is not there is compiled and put there.
     ///
     /// A pipeline that LLVM does not understand is then found out when something is compiled.
     #[cfg(feature = "llvm")]
@@ -188,7 +188,7 @@ impl JitBuilder {
 
     /// Has functions compiled when they are first called, each by itself or with its file, on the thread that calls it.
     ///
-    /// What is looked up is a function's stub, which is there at once. A function that cannot be compiled goes where
+    /// A lookup gives a function's stub, which is there at once. A function that cannot be compiled goes where
     /// [`on_lazy_failure`](Self::on_lazy_failure) says, when it is called.
     ///
     /// With [`OnCall::Function`], variables of a file of LLVM IR are compiled together when something refers to one of them. Functions are
@@ -231,7 +231,7 @@ impl JitBuilder {
     /// [`optimization`](Self::optimization) and with small callees inlined, in the background; calls reach the better code once it is there.
     /// `policy` decides; [`CallCounting`](uruk_pipeline::tiers::CallCounting) is a good one. Addresses of functions stay.
     ///
-    /// The workers compile in the background when nobody waits for anything else. If there are none, or the process is
+    /// The workers compile in the background when no lookup waits for anything else. If there are none, or the process is
     /// [the program's](Self::owns_process), a thread that is started for it does.
     ///
     /// # Cost

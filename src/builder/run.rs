@@ -1,4 +1,4 @@
-//! When code is compiled and started that nobody has asked for yet.
+//! The time at which code is compiled and started that was not asked for yet.
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;

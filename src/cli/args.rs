@@ -215,7 +215,7 @@ pub(crate) struct RunArgs {
     /// called often.
     ///
     /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Short functions with
-    /// loops in loops are optimized at once. What the background does ends when the program's first thread ends.
+    /// loops in loops are optimized at once. Work in the background ends when the program's first thread ends.
     #[arg(long, group = "on_call", conflicts_with_all = ["lazy", "partition", "parts"])]
     pub(crate) tiered: bool,
 
@@ -248,7 +248,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
     pub(crate) partition: PartitionPolicy,
 
-    /// Into how many parts modules are divided, of whatever size [default: one a thread, of large modules only].
+    /// Into how many parts modules are divided, of any size [default: one a thread, of large modules only].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parts: Option<u16>,
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each element goes to the system in one call, so the list is whole however the process ends: by `exit`, by a signal, or by
-//! `_exit`. What is no file, such as a pipe, cannot be overwritten: there the end of the list comes with [`Output::finish`].
+//! `_exit`. An output that is no file, such as a pipe, cannot be overwritten: there the end of the list comes with [`Output::finish`].
 //!
 //! # Cost
 //! A system call for each element, a microsecond or two.

@@ -14,7 +14,7 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{InputModes, OptionalActions, tcgetattr, tcsetattr};
 
-/// What was typed and not done yet.
+/// Lines that were typed and not done yet.
 #[derive(Debug, Default)]
 pub(super) struct Typed {
     text: String,
