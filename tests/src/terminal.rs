@@ -1,6 +1,6 @@
 //! A process on a terminal of its own: a test types, and waits for what is printed.
 //!
-//! **Never** does it sleep: it waits for output, and gives up after a minute.
+//! **Never** does it sleep: it waits for output, and gives up after ten minutes: only a hang takes so long.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -15,7 +15,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 /// How long output is waited for.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// An editor asks the terminal where the cursor is, and does not go on before it is told.
 const ASKS_FOR_CURSOR: &[u8] = b"\x1b[6n";
@@ -67,7 +67,7 @@ impl Terminal {
     /// Waits until `text` has been printed; what was printed up to its end.
     ///
     /// # Panics
-    /// If it is not printed within a minute, or the process ends without it.
+    /// If it is not printed within ten minutes, or the process ends without it.
     #[track_caller]
     pub fn waits_for(&mut self, text: &str) -> String {
         let until = Instant::now() + LIMIT;
@@ -85,7 +85,7 @@ impl Terminal {
     /// Waits until the process ends.
     ///
     /// # Panics
-    /// If it goes on for a minute.
+    /// If it goes on for ten minutes.
     pub fn ends(&mut self) -> ExitStatus {
         let until = Instant::now() + LIMIT;
         while self.exchange(until).expect("the terminal is there") {}
