@@ -1,4 +1,4 @@
-//! Modules that are compiled in parts: the same object, whoever helps, and the same program.
+//! Modules that are compiled in parts: the same object, with any helpers, and the same program.
 #![cfg(feature = "llvm")]
 
 use std::process::Command;

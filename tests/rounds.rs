@@ -1,4 +1,4 @@
-//! What comes and goes through the engine leaves nothing, however it goes: a host that replaces its code for days has as much memory at
+//! Code that comes and goes through the engine leaves nothing, however it goes: a host that replaces its code for days has as much memory at
 //! the end as it had after the first minute. In a binary of its own: its allocator counts.
 
 use std::process::Command;

@@ -22,7 +22,7 @@ fn lookups_initialise_if_they_are_asked_to() {
     });
 }
 
-/// Handles and awaited lookups gave the address of a function whose static objects nobody had constructed.
+/// Handles and awaited lookups gave the address of a function whose static objects were not constructed.
 #[test]
 fn handles_and_awaited_lookups_initialise_as_well() {
     check("beginnings::handles_and_awaited_lookups_initialise_as_well", &["3", "3", "3"], || {

@@ -1,4 +1,4 @@
-//! What a host gets of a cache: programs that are compiled once, by whatever engine and process asks first.
+//! The gain of a cache for a host: programs that are compiled once, by the engine and process that asks first.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use uruk::{JitError, RemovalPolicy};
 
 use crate::support::{archive, block_on, c, c_with, engine};
 
-/// What the function `symbol` of a dylib answers.
+/// The answer of the function `symbol` of a dylib.
 fn call(scope: &uruk::Scope, symbol: &str) -> i32 {
     // SAFETY: the sources here define functions of this signature alone; they are not removed while one runs.
     let function = unsafe { scope.function::<extern "C" fn() -> i32>(symbol) };
@@ -68,7 +68,7 @@ fn what_was_added_with_a_tracker_goes_with_it() {
     assert_eq!(call(&jit, "query"), 3, "nobody owns it");
 }
 
-/// Members were the dylib's own, whoever had added the archive, and the archive served lookups for ever.
+/// Members were the dylib's own, even with an archive of a tracker, and the archive served lookups for ever.
 #[test]
 fn an_archive_goes_with_its_tracker_and_so_do_its_members() {
     let jit = engine(1);
@@ -126,7 +126,7 @@ fn what_comes_too_late_for_its_tracker_is_refused_and_leaves_nothing() {
     assert!(jit.lookup("late").is_err());
 }
 
-/// A member that was pulled in by name alone is given back with the last of its symbols, whoever added it.
+/// A member that was pulled in by name alone is given back with the last of its symbols, whichever tracker added it.
 #[test]
 fn removal_by_name_gives_the_code_of_a_unit_back() {
     let jit = engine(1);
@@ -183,7 +183,7 @@ fn lookups_are_futures_too() {
     assert!(missing.to_string().contains("missing"), "{missing}");
 }
 
-/// What is remembered of link orders and names must not answer for what is there no more.
+/// Remembered link orders and names must not answer for definitions that are gone.
 #[test]
 fn lookups_follow_what_changes() {
     let jit = engine(1);

@@ -135,7 +135,7 @@ fn a_handler_runs_before_its_function_or_its_object_goes() {
 
 static SESSION: std::sync::OnceLock<uruk::core::ExecutionSession> = std::sync::OnceLock::new();
 
-/// What a plugin's handler calls to look something up that was not linked so far.
+/// A plugin's handler calls this to look something up that was not linked so far.
 extern "C" fn look_up() {
     let session = SESSION.get().expect("the test has set it");
     let found = session
@@ -166,7 +166,7 @@ fn a_handler_may_look_up_symbols_while_the_engine_goes() {
     });
 }
 
-/// Nobody would answer.
+/// There would be no answer.
 #[test]
 fn a_handler_that_looks_up_symbols_of_a_closed_session_is_refused() {
     let name = "endings::a_handler_that_looks_up_symbols_of_a_closed_session_is_refused";

@@ -1,7 +1,7 @@
 //! Errors as an embedder prints them who uses `anyhow`: each sentence once.
 //!
 //! Most messages once ended with the message of their source, so that a reporter that prints the sources too said everything
-//! twice, and the cycle of a deadlock as often as units stood in it. A symbol that nobody defines was told with the unit that
+//! twice, and the cycle of a deadlock as often as units stood in it. An undefined symbol was told with the unit that
 //! needed it, and not with the function.
 
 use std::error::Error;
@@ -16,7 +16,7 @@ use uruk::prelude::*;
 
 use crate::support::engine;
 
-/// What is expected, a case a heading.
+/// The expected texts, a case a heading.
 const EXPECTED: &str = include_str!("errors.txt");
 
 #[test]
@@ -156,7 +156,7 @@ fn on_call() -> Failed {
     error(jit.link("main"))
 }
 
-/// What a unit does that looks another symbol up with [`Jit`] or the session, and fails with what it is told.
+/// The work of a unit that looks another symbol up with [`Jit`] or the session, and fails with what it is told.
 fn needs(other: &'static str) -> impl FnOnce(&mut FnRequest<'_>) -> Result<SymbolMap, Failed> + Send {
     move |request| {
         let other = request.session().intern(other);

@@ -118,7 +118,7 @@ fn many_threads_call_many_functions_while_handles_go() {
     };
     let trackers: Vec<_> = (0..FUNCTIONS).map(|number| Mutex::new(add(number))).collect();
     jit.add_lazy(&bodies, names.iter().map(String::as_str)).expect("they are there");
-    // The stubs are linked together, so whoever has a handle of one keeps the bodies of all that were called.
+    // The stubs are linked together, so a handle of one keeps the bodies of all that were called.
     let stays = get::<Answer>(&jit, "f000");
     let left: Vec<_> = names.iter().map(|_| Mutex::new(None)).collect();
     let start = Latch::new();
@@ -169,7 +169,7 @@ fn a_thousand_threads_that_call_at_once_link_one_body() {
     assert_eq!((sum.into_inner(), pieces(&jit)), (41_000, before + 1));
 }
 
-/// The signal comes while the thread is in nobody's locks: it sends it to itself.
+/// The signal comes while the thread holds no lock: it sends it to itself.
 #[test]
 fn a_signal_handler_makes_a_first_call_on_a_small_stack_of_its_own() {
     let jit = engine(1);
@@ -323,7 +323,7 @@ fn what_runs_at_exit_makes_a_first_call() {
     unsafe { libc::exit(0) };
 }
 
-/// With one worker, nobody else is there to compile what it calls.
+/// With one worker, no other thread is there to compile what it calls.
 #[test]
 fn a_unit_makes_a_first_call_on_the_pools_only_worker() {
     let jit = engine(1);

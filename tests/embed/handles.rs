@@ -50,7 +50,7 @@ fn a_function_is_called_after_its_tracker_was_removed_and_its_name_taken() {
     assert_eq!(allocations(&jit), 0);
 }
 
-/// What the function calls was no part of its handle.
+/// The callees of the function were no part of its handle.
 #[test]
 fn a_handle_keeps_what_its_function_refers_to_in_other_trackers_too() {
     let jit = engine(1);
@@ -126,7 +126,7 @@ fn a_removal_ends_when_the_last_handle_goes() {
     assert_eq!(poll(), Poll::Ready(()));
     assert_eq!(allocations(&jit), 0);
 
-    // Of what nobody holds, and of nothing.
+    // Of code without a handle, and of nothing.
     for source in ["int other(void) { return 1; }", "int another(void) { return 1; }"] {
         let tracker = add(&jit, source);
         let _ = jit.lookup("other");
@@ -160,7 +160,7 @@ fn a_thread_waits_until_nobody_runs_what_it_has_removed() {
     assert_eq!(inside.join().expect("it returns"), 5);
 }
 
-/// Who knows that nobody calls any more need not wait for handles that lie about.
+/// A caller who knows that there are no more calls need not wait for handles that lie about.
 #[test]
 fn a_removal_that_does_not_wait_gives_the_memory_back() {
     let jit = engine(1);
@@ -169,14 +169,14 @@ fn a_removal_that_does_not_wait_gives_the_memory_back() {
     // SAFETY: the handle is not called again.
     unsafe { jit.remove_tracker_now(&tracker) }.expect("nothing of it objects");
     assert_eq!(allocations(&jit), 0);
-    // What lies there now is not what the handle lets go.
+    // The code that lies there now is not the one that the handle lets go.
     let next = add(&jit, "int answer(void) { return 2; }");
     let other = get(&jit, "answer");
     drop((next, handle));
     assert_eq!((other(), allocations(&jit)), (2, 1));
 }
 
-/// An alias has no code of its own. Its handle held nothing, or whatever had come to lie in the place.
+/// An alias has no code of its own. Its handle held nothing, or code that had come to lie in the place.
 #[test]
 fn a_handle_of_an_alias_holds_its_source_or_is_refused() {
     let jit = engine(1);
@@ -236,7 +236,7 @@ fn what_is_linked_together_stays_for_any_handle_of_it() {
     assert_eq!(allocations(&jit), 0);
 }
 
-/// Between the lookup and the hold somebody else may remove the function, and something else be linked in its place.
+/// Between the lookup and the hold another thread may remove the function, and something else be linked in its place.
 #[test]
 fn handles_are_taken_while_others_remove_and_redefine() {
     const ROUNDS: usize = 300;

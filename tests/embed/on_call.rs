@@ -51,7 +51,7 @@ fn of_a_module_that_is_compiled_which_is_called() {
     assert_eq!((get::<Answer>(&jit, "other_name")(), pieces(&jit)), (5, 5));
 }
 
-/// The names of a lazy program: of a stub, of a body that nobody called, and of one that was.
+/// The names of a lazy program: of a stub, of a body that was not called, and of one that was.
 #[test]
 fn a_session_says_where_functions_stand_that_are_compiled_on_call() {
     let jit = with_text(builder(), "define i32 @answer() { ret i32 42 }");
@@ -159,7 +159,7 @@ fn what_is_missing_is_refused_at_start_where_something_can_get_at_it() {
             assert!(!refusal.contains("body of"), "{refusal}");
         }
     }
-    // Two that call each other, and nobody else calls them. At O0 they stay, as in a module that is compiled as a whole.
+    // Two that call each other, and have no other callers. At O0 they stay, as in a module that is compiled as a whole.
     let unreached = "
         define internal i32 @even(i32 %x) { %y = call i32 @odd(i32 %x)  %z = call i32 @absent()  ret i32 %z }
         define internal i32 @odd(i32 %x) { %y = call i32 @even(i32 %x)  ret i32 %y }";

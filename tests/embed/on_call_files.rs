@@ -85,7 +85,7 @@ fn what_is_replaced_is_not_called_by_its_own_file() {
     assert_eq!(get::<extern "C" fn() -> i64>(&jit, "g")(), 2);
 }
 
-/// A name that nobody defines is missed by the call that needs it, and told with the file and the name.
+/// An undefined name is missed by the call that needs it, and told with the file and the name.
 #[test]
 fn a_file_that_cannot_be_linked_fails_where_it_is_called() {
     extern "C" fn instead() -> i64 {
@@ -109,7 +109,7 @@ fn a_file_that_cannot_be_linked_fails_where_it_is_called() {
     );
 }
 
-/// What is called or taken the address of by code that does not run is not linked.
+/// A function that is called or taken the address of by code that does not run is not linked.
 #[test]
 fn a_program_is_linked_without_files_that_it_does_not_call() {
     let jit = engine(OnCall::Function);

@@ -1,6 +1,6 @@
-//! What the tests of plugins share: plugins in C++ that say what they do, and hosts in a process of their own.
+//! Shared parts of the tests of plugins: plugins in C++ that say what they do, and hosts in a process of their own.
 //!
-//! What a plugin says on standard output is what is compared, so that what comes at the end of the process counts too.
+//! The standard output of a plugin is compared, so that what comes at the end of the process counts too.
 
 use std::ffi::{CStr, c_char};
 use std::io::Write as _;
@@ -18,7 +18,7 @@ pub(crate) fn say(text: &str) {
     writeln!(out, "\n{MARK}{text}").and_then(|()| out.flush()).expect("somebody reads");
 }
 
-/// What plugins call to say something.
+/// Plugins call this to say something.
 pub(crate) unsafe extern "C" fn host_say(text: *const c_char) {
     // SAFETY: the plugins of these tests give terminated strings.
     say(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
@@ -80,7 +80,7 @@ pub(crate) fn initialize(jit: &Jit) {
 }
 
 pub(crate) fn deinitialize(jit: &Jit) {
-    // SAFETY: as above, and nobody calls them afterwards.
+    // SAFETY: as above, and they are not called afterwards.
     unsafe { jit.deinitialize() };
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn begin_and_use() -> Jit {
     jit
 }
 
-/// What is said from the beginning on: `parts`, one after another.
+/// The words from the beginning on: `parts`, one after another.
 pub(crate) fn all<'a>(parts: &[&[&'a str]]) -> Vec<&'a str> {
     parts.concat()
 }

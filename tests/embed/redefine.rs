@@ -108,7 +108,7 @@ fn every_body_says_that_it_is_the_function_of_its_stub() {
     jit.redefine_lazily(&bodies, [("who", "who4")]).expect("it is a lazy function");
     assert_eq!(who(), own, "found by its first call");
 
-    // What no function leads to is a function of its own.
+    // Code that no function leads to is a function of its own.
     jit.add_object(c("direct.o", "int direct(void) { return 1; }")).expect("a new name");
     let refused = jit.redefine(&bodies, [("who", "who5"), ("direct", "who4")]);
     assert!(matches!(refused, Err(JitError::NotLazy { symbol }) if &*symbol == "direct"));
@@ -186,7 +186,7 @@ fn several_functions_are_redefined_together_or_not_at_all() {
     assert_eq!(both(), (3, 4));
 }
 
-/// What fails before a body is compiled leaves the order in which references of bodies are searched. Once one may have been compiled by
+/// A failure before a body is compiled leaves the order in which references of bodies are searched. Once one may have been compiled by
 /// the new order, it stays.
 #[test]
 fn a_redefinition_that_fails_never_takes_the_link_order_back() {
@@ -299,7 +299,7 @@ fn one_function_of_a_group_is_redefined_alone() {
     assert_eq!((*get(&jit, "f") as usize, *get(&jit, "g") as usize), (*f as usize, *g as usize));
 }
 
-/// A signal may interrupt the engine, so what a handler is comes from no first call, whatever its stub jumps through.
+/// A signal may interrupt the engine, so what a handler is comes from no first call, independent of its stub's jump.
 #[test]
 fn a_function_of_a_group_is_compiled_when_it_becomes_a_handler() {
     let jit = engine(1);
@@ -363,7 +363,7 @@ fn old_bodies_go_with_their_trackers_when_nobody_holds_them() {
     drop((name, tracker));
 }
 
-/// Whoever calls sees numbers that only grow, and none that was replaced before he called.
+/// A caller sees numbers that only grow, and none that was replaced before the call.
 #[test]
 fn threads_that_call_never_see_an_older_body_again() {
     const ROUNDS: i32 = 300;

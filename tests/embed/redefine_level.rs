@@ -1,4 +1,4 @@
-//! What many redefinitions leave behind: nothing.
+//! The remains of many redefinitions: nothing.
 
 use crate::redefine::{Answer, body};
 use crate::support::{alone, engine, is_alone, resident_bytes};

@@ -6,7 +6,7 @@ use uruk::pipeline::runtime::unwind::registered_objects;
 use crate::plugins::*;
 use crate::support::{cpp, engine};
 
-/// What comes and goes leaves nothing, in memory and in what is to run at exit.
+/// Code that comes and goes leaves nothing, in memory and in what is to run at exit.
 #[test]
 fn a_plugin_is_reloaded_a_thousand_times() {
     const RELOADED: &str = r#"

@@ -58,7 +58,7 @@ fn the_first_call_of_what_was_compiled_ahead_only_binds() {
         assert_eq!((choose(true), jit.memory_usage().allocations), (2, pieces));
         let stats = jit.speculator().stats();
         assert_eq!((stats.ahead, stats.used, stats.failed, stats.unknown), (3, 3, 0, 1));
-        // What has been called is not compiled again.
+        // A function that has been called is not compiled again.
         assert_eq!(jit.speculator().speculate(&order(&["next", "twice"])), 0);
         assert_eq!(jit.speculator().speculate(&order(&["never"])), 0);
         wait_until(&jit, |stats| stats.ahead == 4);
@@ -125,7 +125,7 @@ fn what_cannot_be_compiled_ahead_says_so_when_it_is_called() {
     }
 }
 
-/// Whoever removes a file does not wait for what is compiled ahead of it.
+/// The removal of a file does not wait for its functions that are compiled ahead.
 #[test]
 fn files_go_while_they_are_compiled_ahead() {
     let jit = on_call(1).build().expect("an engine");
@@ -141,7 +141,7 @@ fn files_go_while_they_are_compiled_ahead() {
         drop(choose);
         tracker.remove().expect("nobody needs it");
     }
-    // Who has compiled the last of them may have it for a moment more.
+    // The thread that has compiled the last of them may have it for a moment more.
     wait_until(&jit, |_| jit.speculator().speculate(&order(&["twice"])) == 1);
     assert_eq!(jit.speculator().first_calls(), CallOrder::default());
 }

@@ -1,8 +1,8 @@
-//! A storm: many threads call many functions, while others redefine them, remove them and add them anew. What is called often gets a
-//! better body.
+//! A storm: many threads call many functions, while others redefine them, remove them and add them anew. A function that is called
+//! often gets a better body.
 //!
 //! A body gives its function's number, its generation, and whether it is the better one. What a call gives is a generation that was
-//! defined, at the latest, when the call began, and that somebody had begun to define before it ended.
+//! defined, at the latest, when the call began, and whose definition had begun before it ended.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -37,7 +37,7 @@ struct Size {
 struct Defined {
     /// The generation that calls reach at least.
     reached: AtomicI32,
-    /// The last one that somebody has begun to define.
+    /// The last one whose definition has begun.
     begun: AtomicI32,
     /// Of the body; of the stub, if that comes and goes. Held while the function is redefined.
     trackers: Mutex<(Option<OwnedTracker>, Option<OwnedTracker>)>,
@@ -59,7 +59,7 @@ struct Better {
     tiers: Tiers,
     jit: Arc<Jit>,
     bodies: Scope,
-    /// What each body gives, and whom it belongs to.
+    /// The value of each body, and its owner.
     known: Mutex<BTreeMap<SymbolName, (i32, WeakResourceTracker)>>,
 }
 
@@ -204,7 +204,7 @@ impl Storm {
                 // SAFETY: all functions here have this signature, and refer to nothing.
                 let function = unsafe { self.jit.get::<Answer>(name) }?;
                 let number = function();
-                // Some are kept for a while: what they keep may be called, whatever it gives.
+                // Some are kept for a while: what they keep may be called, with any result.
                 if let Some(kept) = kept.take() {
                     kept();
                 }

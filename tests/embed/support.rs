@@ -1,4 +1,4 @@
-//! What the programs share: objects of the system's compilers, and tests that run in a process of their own.
+//! Shared parts of the programs: objects of the system's compilers, and tests that run in a process of their own.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -57,7 +57,7 @@ pub(crate) fn archive(name: &str, members: &[ObjectBuffer]) -> ObjectBuffer {
     ObjectBuffer::new(name, bytes.expect("ar wrote an archive"))
 }
 
-/// A path in the temporary directory that nobody else uses.
+/// A path in the temporary directory of this process alone.
 pub(crate) fn temporary() -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the numbers must differ.

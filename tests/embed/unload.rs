@@ -38,7 +38,7 @@ fn query(jit: &Jit, compiled: &ObjectBuffer, number: i64) -> Result<i64, JitErro
     Ok(query(number))
 }
 
-/// Who unloaded queries had to build the engine from its parts; those who did not kept every query for ever.
+/// A host that unloaded queries had to build the engine from its parts; those who did not kept every query for ever.
 #[test]
 fn thousands_of_queries_come_and_go_and_memory_stays_level() {
     if !is_alone() {

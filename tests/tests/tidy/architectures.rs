@@ -1,4 +1,4 @@
-//! What depends on a processor stands in the folder of its architecture, `pipeline/src/arch/`.
+//! Code that depends on a processor stands in the folder of its architecture, `pipeline/src/arch/`.
 
 use super::source::{Source, sources};
 use super::{demand_none, has_word};

@@ -1,14 +1,14 @@
 //! Tests that are chosen by name are there.
 //!
 //! A test was moved, and its name in `.ci/run` stayed. To libtest a name that no test has is a run of no tests, which passes: random
-//! histories were left out, and nobody was told.
+//! histories were left out, without a word.
 
 use std::process::{Command, Output};
 
 use super::demand_none;
 use super::source::{read, workspace};
 
-/// What chooses tests by name asks first whether there are any.
+/// A recipe that chooses tests by name asks first whether there are any.
 #[test]
 fn tests_are_chosen_by_the_script_that_finds_them() {
     const RUNS: [&str; 4] = ["cargo test", "$(CARGO) test", "$(LOOM) test", "$(SHUTTLE) test"];

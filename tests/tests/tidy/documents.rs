@@ -38,8 +38,8 @@ fn the_walk_in_the_readme_can_be_walked() {
     demand_none(missing.map(str::to_owned), "correct the walk in README.md: these files do not exist");
 }
 
-/// A page that explains is read from the top by someone who knows nothing yet. What only the author of one module needs stands beside that
-/// module.
+/// A page that explains is read from the top by someone who knows nothing yet. Text that only the author of one module needs stands beside
+/// that module.
 #[test]
 fn pages_that_explain_stay_short() {
     let lengths =

@@ -81,7 +81,7 @@ fn has_example(text: &str, name: &str) -> bool {
     above.take_while(|line| line.starts_with("///") || line.starts_with("#[")).any(|line| *line == "/// ```")
 }
 
-/// What does not fit on two screens shows more than one thing.
+/// An example that does not fit on two screens shows more than one thing.
 #[test]
 fn the_programs_in_examples_are_short() {
     let files = fs::read_dir(workspace().join("examples")).into_iter().flatten();

@@ -229,7 +229,7 @@ fn rank_of(path: &str) -> Option<usize> {
     PROTOCOL.iter().position(|listed| *listed == folder)
 }
 
-/// What follows `prefix` wherever it stands, as far as it is a path.
+/// The path behind `prefix`, wherever that stands.
 fn paths_in<'c>(code: &'c str, prefix: &'c str) -> impl Iterator<Item = &'c str> {
     let in_a_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     code.split(prefix).skip(1).map(move |after| {

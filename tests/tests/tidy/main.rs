@@ -300,7 +300,7 @@ fn is_model(source: &Source) -> bool {
     source.path.starts_with("loom-tests/tests/") && !source.path.ends_with("/main.rs")
 }
 
-/// What can be left out and what models promise to notice are the same: `weakened("model::what_is_left_out")` in the
+/// The steps that can be left out are those that models promise to notice: `weakened("model::what_is_left_out")` in the
 /// source, and a row of the table *Fails if* at the head of the model, which ends with the test that
 /// fails. The models themselves try each row.
 #[test]
@@ -368,7 +368,7 @@ fn every_test_of_a_model_was_seen_to_fail() {
     demand_none(findings, "leave out the step that it watches, or say at the head why there is none");
 }
 
-/// Whoever writes a file chooses its names: with a hash that everybody knows, all of them fall into one place of a table, and a
+/// The author of a file chooses its names: with a hash that everybody knows, all of them fall into one place of a table, and a
 /// file of n names takes n * n steps. Numbers from a file are no better; which they are, no test can tell.
 #[test]
 fn no_text_is_hashed_without_a_secret() {
@@ -459,7 +459,7 @@ fn section(page: &str, title: &str) -> String {
     section.split_once("\n# ").map_or(section, |(section, _)| section).to_owned()
 }
 
-/// What changes for users is written down.
+/// Changes for users are written down.
 #[test]
 fn the_changelog_has_a_place_for_what_comes_next() {
     let changelog = read("CHANGELOG.md").expect("CHANGELOG.md exists");

@@ -90,7 +90,7 @@ fn module_of(path: &str) -> &str {
     below.split('/').next().map_or(below, |first| first.trim_end_matches(".rs"))
 }
 
-/// What core makes public, by name: the module from which it comes.
+/// The public items of core, by name: the module from which it comes.
 fn public_names() -> BTreeMap<String, String> {
     let library = super::read("core/src/lib.rs").expect("core has a root");
     let mut public = BTreeMap::new();

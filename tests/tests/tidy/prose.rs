@@ -9,7 +9,7 @@ use crate::source::sources;
 /// How many sentences of comments and documents begin with *What* or *Who*, and how many have *nobody*, *somebody*, *whoever* or
 /// *whatever*, by folder. The numbers only go down.
 const HARD_SENTENCES: [(&str, usize, usize); 5] =
-    [("core", 0, 3), ("kaleidoscope", 0, 0), ("pipeline", 0, 0), ("src", 12, 6), ("tests", 40, 31)];
+    [("core", 0, 3), ("kaleidoscope", 0, 0), ("pipeline", 0, 0), ("src", 12, 6), ("tests", 3, 4)];
 
 /// How far a count may lie below its number, so that every edit need not come here.
 const SLACK: usize = 10;

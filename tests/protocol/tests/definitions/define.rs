@@ -33,7 +33,7 @@ fn a_duplicate_of_a_ready_symbol_names_both_units_too() {
     assert_eq!(existing_unit.as_str(), "first");
 }
 
-/// What had failed stayed so as long as its tracker: it could not even be defined again when what it missed had come.
+/// A failed definition stayed so as long as its tracker: it could not even be defined again when what it missed had come.
 #[test]
 fn what_has_failed_can_be_defined_again() {
     let (session, main) = session();
