@@ -168,7 +168,7 @@ impl JitBuilder {
     /// ask nobody.
     ///
     /// # Cost
-    /// As for [`ExecutionSession::create_jit_dylib_keeping_dependants`]. A call costs nothing.
+    /// As for [`ExecutionSession::create_jit_dylib_keeping_dependants`](crate::core::ExecutionSession::create_jit_dylib_keeping_dependants). A call costs nothing.
     #[must_use]
     pub fn keep_dependants(mut self, keep: bool) -> Self {
         self.engine.keeps_dependants = keep;
@@ -176,7 +176,7 @@ impl JitBuilder {
     }
 
     /// Has calls of [lazy](crate::Scope::add_lazy) functions that cannot be had go on at the address that `handler` gives; see
-    /// [`LazyCallThroughManager::on_failure`]. Otherwise such a call says what is wrong on stderr and ends the process.
+    /// [`LazyCallThroughManager::on_failure`](crate::pipeline::lazy::LazyCallThroughManager::on_failure). Otherwise such a call says what is wrong on stderr and ends the process.
     #[must_use]
     pub fn on_lazy_failure(
         mut self,
