@@ -26,7 +26,7 @@ fi
 # What is unstable here is the sanitizer and the standard library's build, not what they are told to build.
 export RUSTC_BOOTSTRAP=1
 # Fences are what the sanitizer does not understand. `crossbeam` has a cfg under which it uses none; `seize` gets a copy
-# below. Ours (dispatch/src/sleep.rs, core/src/record.rs) say who wakes whom and whether an answer counts, which is atomic
+# below. Ours (dispatch/src/sleep.rs, core/src/ready_index.rs) say who wakes whom and whether an answer counts, which is atomic
 # itself; what comes before a publication is ordered for the sanitizer by the map's own stores and loads.
 # `rustix` calls the kernel itself unless it is told to go by way of the C library, where the sanitizer sees that memory which is unmapped and
 # mapped again is new: a stack of one thread's first call was a race with another's.

@@ -22,7 +22,7 @@
 //! | where the lock is taken and what happens after it | `session.rs`, `session/deliver.rs` |
 //! | the state machine, one file per verb | `protocol/` |
 //! | who waits for whom | `protocol/dependences/` |
-//! | lookups of Ready symbols without the lock | `record.rs`, `session/search_order.rs` |
+//! | lookups of Ready symbols without the lock | `ready_index.rs`, `session/search_order.rs` |
 //! | the responsibility that a unit must fulfil | `session/unit.rs`, `session/responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `session/query.rs`, `lookup_result.rs` |
 //! | how code is published and read while it is compiled again | `code_instance.rs` |
@@ -41,7 +41,7 @@
 //! | no code of the embedder runs under the session lock | its values leave the state as `Effects` |
 //! | Ready means: everything it transitively needs is emitted | the waiting forest; `protocol/tests/model/` |
 //! | no way out of a unit leaves a query waiting | dropping a responsibility fails its symbols |
-//! | the ready path answers as the locked path would | the gate in `record.rs` |
+//! | the ready path answers as the locked path would | the gate in `ready_index.rs` |
 
 pub mod sync;
 
@@ -60,7 +60,7 @@ mod owned_tracker;
 mod panics;
 mod priority;
 mod protocol;
-mod record;
+mod ready_index;
 mod removal_policy;
 mod session;
 mod symbol;
@@ -87,8 +87,6 @@ pub use owned_tracker::{OwnedTracker, RefusedRemoval};
 pub use priority::TaskPriority;
 pub use protocol::state::dependency::{DependenceGroup, Dependency};
 pub use protocol::state::stage::Shutdown;
-#[cfg(uruk_loom)]
-pub use record::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
 pub use removal_policy::RemovalPolicy;
 pub use session::dylib::JitDylib;
 pub use session::generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};

@@ -10,7 +10,7 @@ use rustc_hash::FxBuildHasher;
 use crate::ids::RowId;
 use crate::ids::SessionTag;
 use crate::protocol::state::{Answer, FoundEntries};
-use crate::record::RecordedDefinition;
+use crate::ready_index::IndexedDefinition;
 use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 
 /// The answer of a lookup: the definition of each symbol it was asked for, in the order in which it was asked.
@@ -180,7 +180,7 @@ impl ReadyDefinitions {
         Self(Vec::with_capacity(symbols))
     }
 
-    pub(crate) fn push(&mut self, definition: &RecordedDefinition) {
+    pub(crate) fn push(&mut self, definition: &IndexedDefinition) {
         self.0.push(FoundDefinition { row: definition.row, symbol: definition.symbol() });
     }
 }

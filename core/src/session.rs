@@ -51,7 +51,7 @@ use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
-use crate::record::Records;
+use crate::ready_index::ReadyIndex;
 use crate::sync::{Arc, BusyMutex, Latch, unique};
 use crate::{
     DefineError, DefinitionGenerator, JitDylib, MaterializationUnit, Platform, Resource, ResourceTracker,
@@ -112,7 +112,7 @@ struct Inner {
     /// Apart from what all threads read, like all that they write.
     state: CachePadded<BusyMutex<Locked>>,
     /// The Ready symbols, for lookups that do not read the state.
-    records: Arc<Records>,
+    ready_index: Arc<ReadyIndex>,
     /// Tells a unit about to start whether it may have lost its demand, without a look at the state.
     losses: Arc<Losses>,
     pool: SymbolStringPool,

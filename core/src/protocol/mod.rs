@@ -27,7 +27,7 @@
 //!
 //! | what | written by | read by |
 //! |---|---|---|
-//! | `Recorder` | `state/definitions/`: which symbols are Ready | lookups of Ready symbols (`record.rs`) |
+//! | `ReadyIndexWriter` | `state/definitions/`: which symbols are Ready | lookups of Ready symbols (`ready_index.rs`) |
 //! | `Losses` | `state/demand.rs`: how often demand may have been lost | a unit that is about to start |
 //! | `Ticketed::raise` | `urgency/rise.rs`: how urgent a queued unit is | a ticket that is about to run (`task/ticket.rs`) |
 //!

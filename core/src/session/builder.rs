@@ -141,7 +141,7 @@ impl ExecutionSessionBuilder {
         let epoch = self.time_units.then(|| clock());
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag::new(),
-            records: state.records(),
+            ready_index: state.ready_index(),
             losses: state.losses(),
             state: BusyMutex::new(Locked { state, effects: Effects::default() }).into(),
             absolute_symbols: pool.intern(ABSOLUTE_SYMBOLS),

@@ -143,7 +143,7 @@ impl ExecutionSession {
     /// Delivers the effects that come after the waiters.
     #[inline(never)]
     fn deliver_more(&self, more: MoreEffects<Live>, coming: &mut Coming<'_>) {
-        let MoreEffects { generations, events, leftovers, initializers_gone, memory, records, .. } = more;
+        let MoreEffects { generations, events, leftovers, initializers_gone, memory, .. } = more;
         for generation in generations {
             self.enqueue(self.generation_task(generation, coming.next()));
         }
@@ -165,7 +165,7 @@ impl ExecutionSession {
             self.enqueue(user_calls(coming.next(), label, place, initializers_gone, tell));
         }
         // Last: no thread waits for it.
-        drop((memory, records));
+        drop(memory);
     }
 
     /// Wakes threads that wait in lookups, then enqueues handlers.

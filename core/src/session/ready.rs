@@ -1,8 +1,8 @@
-//! Lookups as clients make them: answered by the records if everything is Ready, lodged under the session lock
+//! Lookups as clients make them: answered by the ready index if everything is Ready, lodged under the session lock
 //! otherwise.
 
 use crate::lookup_result::ReadyDefinitions;
-use crate::record::RecordedDefinition;
+use crate::ready_index::IndexedDefinition;
 use crate::sync::Arc;
 use crate::{
     ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, RequiredState, SearchOrder,
@@ -101,8 +101,8 @@ impl ExecutionSession {
     #[inline]
     pub fn ready_symbol(&self, order: &SearchOrder, name: &SymbolName) -> Option<ExecutorSymbolDef> {
         let mut ready = None;
-        let found = |definition: &RecordedDefinition| ready = Some(definition.symbol());
-        let answered = self.read_records(order, std::iter::once(name), found);
+        let found = |definition: &IndexedDefinition| ready = Some(definition.symbol());
+        let answered = self.read_ready_index(order, std::iter::once(name), found);
         ready.filter(|_| answered)
     }
 
@@ -125,7 +125,7 @@ impl ExecutionSession {
     /// ```
     #[inline]
     pub fn link_order_changes(&self) -> u64 {
-        self.0.records.link_order_changes()
+        self.0.ready_index.link_order_changes()
     }
 
     /// Looks up required symbols and blocks until all are Ready; gives their definitions in the order of `names`.
@@ -141,9 +141,9 @@ impl ExecutionSession {
         names: &[SymbolName],
     ) -> Result<Vec<ExecutorSymbolDef>, LookupError> {
         let mut ready = Vec::with_capacity(names.len());
-        let found = |definition: &RecordedDefinition| ready.push(definition.symbol());
+        let found = |definition: &IndexedDefinition| ready.push(definition.symbol());
         // See `ready` for the empty set.
-        if !names.is_empty() && self.read_records(order, names.iter(), found) {
+        if !names.is_empty() && self.read_ready_index(order, names.iter(), found) {
             return Ok(ready);
         }
         let symbols = LookupSet::required(names.iter().cloned());
@@ -205,20 +205,20 @@ impl ExecutionSession {
         }
         let mut ready = ReadyDefinitions::with_room(symbols.len());
         let names = symbols.0.iter().map(|(name, _)| name);
-        match self.read_records(order, names, |definition| ready.push(definition)) {
+        match self.read_ready_index(order, names, |definition| ready.push(definition)) {
             true => Ok(LookupResult::of_ready(symbols, ready, self.tag())),
             false => Err(symbols),
         }
     }
 
-    /// Asks the records, see [`Records::read`](crate::record::Records::read). An order of other sessions' dylibs is none of theirs.
+    /// Asks the index, see [`ReadyIndex::read`](crate::ready_index::ReadyIndex::read). An order of other sessions' dylibs is none of theirs.
     #[inline]
-    fn read_records<'a>(
+    fn read_ready_index<'a>(
         &self,
         order: &SearchOrder,
         names: impl Iterator<Item = &'a SymbolName>,
-        found: impl FnMut(&RecordedDefinition),
+        found: impl FnMut(&IndexedDefinition),
     ) -> bool {
-        order.is_of(self) && self.0.records.read(order, names, found)
+        order.is_of(self) && self.0.ready_index.read(order, names, found)
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Lookups of Ready symbols ask an order three things, each of which it answers without walking over its
 //! dylibs: whether all of them belong to the session, where the first definition stands that it may see, and up
-//! to which position no generator can come before (`record.rs`).
+//! to which position no generator can come before (`ready_index.rs`).
 
 use std::fmt;
 
 use crate::ids::{DylibId, Id};
-use crate::record::DylibOrder;
+use crate::ready_index::DylibOrder;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, SymbolFlags};
 

@@ -24,13 +24,6 @@ pub use real::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 #[cfg(uruk_shuttle)]
 pub use scheduled::{Condvar, Mutex, MutexGuard, atomic, hint, thread, weakened};
 
-/// An [`Arc`] that models count: one whose last owner frees what others have looked at without a lock.
-#[cfg(uruk_loom)]
-pub use loom::sync::Arc as Counted;
-/// An [`Arc`] that models count: one whose last owner frees what others have looked at without a lock.
-#[cfg(not(uruk_loom))]
-pub use std::sync::Arc as Counted;
-
 #[cfg(uruk_loom)]
 pub use loom::thread_local;
 #[cfg(uruk_shuttle)]

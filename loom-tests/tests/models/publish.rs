@@ -11,20 +11,20 @@
 //! Proven, in every order with at most three preemptions, and with every reordering that the orderings allow (I13): a lookup of
 //! both names is told both old addresses, both new ones, or that they are missing, never one of each; a thread that knows that
 //! the removal has returned is never told an old address; a thread that was told the new address is not told the old one
-//! afterwards. Records of names with several definitions are modelled as pointers that order nothing, so the gate alone ensures
-//! all of this. The slots of names with one definition, and the fences on both sides of them, are in `table.rs`.
+//! afterwards. Entries are modelled as pointers that order nothing, so the gate and its fences alone ensure all of this.
 //!
 //! **Fails if** one of these steps is changed:
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `publish::gate_stays_open`: the gate is not closed before records change | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
-//! | `publish::version_stays`: the gate opens as it was before | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
-//! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
-//! | `publish::looks_once`: a reader does not look at the gate again | `core/src/record.rs` | `names_that_change_together_are_seen_together` |
-//! | `publish::opens_unordered`: the gate may be seen open ahead of the change | `core/src/record.rs` | `names_that_go_together_are_seen_to_go_together` |
-//! | `publish::removal_keeps_the_record`: the record of a name that goes stays | `core/src/record.rs` | `nobody_who_knows_of_the_removal_is_told_an_old_address` |
-//! | `publish::removal_keeps_the_record`: the same; told under the lock that it is gone, a thread then reads the record | `core/src/record.rs` | `a_thread_that_was_told_the_new_address_is_not_told_the_old_one` |
+//! | `publish::gate_stays_open`: the gate is not closed before records change | `core/src/ready_index.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::version_stays`: the gate opens as it was before | `core/src/ready_index.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::closes_without_fence`: records may change ahead of the closing | `core/src/ready_index.rs` | `names_that_go_together_are_seen_to_go_together` |
+//! | `publish::looks_once`: a reader does not look at the gate again | `core/src/ready_index.rs` | `names_that_change_together_are_seen_together` |
+//! | `publish::reads_without_fence`: the second look at the gate may come ahead of the entries | `core/src/ready_index.rs` | `names_that_go_together_are_seen_to_go_together` |
+//! | `publish::opens_unordered`: the gate may be seen open ahead of the change | `core/src/ready_index.rs` | `names_that_go_together_are_seen_to_go_together` |
+//! | `publish::removal_keeps_the_record`: the record of a name that goes stays | `core/src/ready_index.rs` | `nobody_who_knows_of_the_removal_is_told_an_old_address` |
+//! | `publish::removal_keeps_the_record`: the same; told under the lock that it is gone, a thread then reads the record | `core/src/ready_index.rs` | `a_thread_that_was_told_the_new_address_is_not_told_the_old_one` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, model_within};

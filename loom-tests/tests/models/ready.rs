@@ -14,8 +14,8 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `ready::publishes_unordered`: a record may be seen ahead of the effects that made its symbol Ready | `core/src/record/slot.rs` | `one_waits_and_one_needs_no_lock` |
-//! | `ready::answers_what_is_not_ready`: a record answers for a definition that is not Ready | `core/src/record/definitions.rs` | `what_is_not_ready_hides_what_is` |
+//! | `ready::publishes_unordered`: a record may be seen ahead of the effects that made its symbol Ready | `core/src/ready_index.rs` | `one_waits_and_one_needs_no_lock` |
+//! | `ready::answers_what_is_not_ready`: a record answers for a definition that is not Ready | `core/src/ready_index/definitions.rs` | `what_is_not_ready_hides_what_is` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, definition, model_within, resolve};

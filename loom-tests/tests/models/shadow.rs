@@ -14,9 +14,9 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `shadow::keeps_the_record`: a definition that appears is not recorded | `core/src/record.rs` | `a_definition_that_appears_in_an_earlier_dylib_wins` |
-//! | `shadow::tells_nobody_of_generators`: a generator is added, and readers do not give up | `core/src/record.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
-//! | `shadow::counts_no_change`: orders believe what they remember of their dylibs | `core/src/record.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
+//! | `shadow::keeps_the_record`: a definition that appears is not recorded | `core/src/ready_index.rs` | `a_definition_that_appears_in_an_earlier_dylib_wins` |
+//! | `shadow::tells_nobody_of_generators`: a generator is added, and readers do not give up | `core/src/ready_index.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
+//! | `shadow::counts_no_change`: orders believe what they remember of their dylibs | `core/src/ready_index.rs` | `a_generator_that_appears_in_an_earlier_dylib_is_asked` |
 //! | `shadow::keeps_the_link_order`: a link order is not replaced | `core/src/protocol/state/definitions/dylib.rs` | `a_link_order_that_was_replaced_is_followed` |
 #![cfg(uruk_loom)]
 

@@ -35,7 +35,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
         "core/src/symbol/text.rs",
         "counts what a lock guards without an atomic step, beside a text in one allocation, and fetches it to be written",
     ),
-    ("core/src/record/lone_guard.rs", "passes a method of `seize` on that is unsafe to call"),
+    ("core/src/ready_index/lone_guard.rs", "passes a method of `seize` on that is unsafe to call"),
     ("core/src/symbol/window.rs", "calls what every x86-64 has by its name"),
     ("pipeline/src/ir/", "LLVM's C interface"),
     (

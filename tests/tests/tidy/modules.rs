@@ -22,7 +22,7 @@ const CORE: [&str; 25] = [
     "event",          // what observers are told
     "error",          // one enum for each operation
     "removal_policy", // what a removal does with who depends on it
-    "record",         // Ready symbols, without the lock
+    "ready_index",    // Ready symbols, without the lock
     "task",           // tasks, who runs them, strands
     "protocol",       // the state and its verbs
     "lookup_result",  // what a lookup answers

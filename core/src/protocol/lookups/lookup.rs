@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use crate::protocol::state::{
-    AHEAD, AHEAD_MIN, Answer, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress,
-    Query, RisingPriority, Row, RowState, Search, SessionState, Source, Suspended,
+    Answer, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress, Query, RisingPriority,
+    Row, RowState, Search, SessionState, Source, Suspended,
 };
 use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
 use crate::symbol::readable::slips;
@@ -41,8 +41,6 @@ struct Matches {
     is_doubtful: bool,
     /// How many are not Ready.
     unready: usize,
-    /// How many of these become so at once, because their addresses are known.
-    addresses: usize,
 }
 
 impl<P: Payload> SessionState<P> {
@@ -211,8 +209,6 @@ impl<P: Payload> SessionState<P> {
                 found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
             matches.is_doubtful |= found.is_stranded() || sources_go;
             matches.unready += usize::from(!matches!(found.state, RowState::Ready { .. }));
-            let is_address = matches!(found.state, RowState::NeverSearched { source: Source::Address(_) });
-            matches.addresses += usize::from(is_address);
             matches.rows.push(Some(row));
         }
         matches
@@ -246,15 +242,12 @@ impl<P: Payload> SessionState<P> {
             None => self.lookups.add_alias(search, rows, &self.definitions)?,
             Some(error) => return Err(self.advised(error, search)),
         };
-        self.definitions.expect_records(matches.unready);
+        self.definitions.expect_ready(matches.unready);
         self.claimed.reserve(&mut effects.claimed, matches.unready);
         let required_state = search.required_state;
         let symbols = std::mem::take(&mut search.symbols.0);
         let (mut entries, mut outstanding) = (Entries::with_capacity(rows.len()), 0);
-        for (position, ((name, _), &row)) in symbols.into_iter().zip(rows).enumerate() {
-            if matches.addresses >= AHEAD_MIN && position.is_multiple_of(AHEAD) {
-                self.look_ahead_at_addresses(&rows[position..rows.len().min(position + AHEAD)]);
-            }
+        for ((name, _), &row) in symbols.into_iter().zip(rows) {
             let Some(row) = row else { continue };
             self.claim(row, priority, effects);
             let entry = Entry { name, row, progress: self.progress_of(row, required_state) };

@@ -20,7 +20,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn start_closing(&mut self, shutdown: Shutdown) -> bool {
         let first = self.stage == Stage::Open;
         if first {
-            self.definitions.close_records();
+            self.definitions.close_ready_index();
         }
         if first || self.stage == Stage::Closing {
             self.stage = match shutdown {

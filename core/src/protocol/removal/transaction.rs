@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both happen in one taking of the lock, and what lookups without the lock read changes behind one
-//! closing of the gate (`record.rs`). The plan is an overlay over the rows: as large as the transaction,
+//! closing of the gate (`ready_index.rs`). The plan is an overlay over the rows: as large as the transaction,
 //! for a session of any size.
 //!
 //! **Invariant:** operations admit every change that the plan admits. They ask the same of rows: whether one
@@ -103,7 +103,7 @@ impl<P: Payload> SessionState<P> {
         for change in changes {
             self.apply(change, &mut resources, &mut remnants, effects);
             if weakened("transaction::opens_the_gate_between_steps") {
-                self.definitions.end_change(effects);
+                self.definitions.end_change();
             }
         }
         let orphans = self.sweep(remnants, effects);

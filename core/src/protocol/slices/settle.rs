@@ -174,7 +174,7 @@ impl<P: Payload> SessionState<P> {
         if !self.has_work() {
             self.check_now_and_then();
         }
-        self.definitions.end_change(effects);
+        self.definitions.end_change();
         self.agenda.end_hold();
     }
 }

@@ -46,7 +46,6 @@ pub(crate) struct MoreEffects<P: Payload> {
     pub(crate) initializers_gone: Vec<u64>,
     /// Memory to give back, which may take long.
     pub(crate) memory: Vec<Memory>,
-    pub(crate) records: Vec<crate::record::Discarded>,
 }
 
 impl<P: Payload> Default for MoreEffects<P> {
@@ -59,7 +58,6 @@ impl<P: Payload> Default for MoreEffects<P> {
             events: Vec::new(),
             initializers_gone: Vec::new(),
             memory: Vec::new(),
-            records: Vec::new(),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::protocol::dependences::WaitingForest;
 use crate::protocol::slices::agenda::Agenda;
 use crate::protocol::storage::{ClaimedRoom, RowId, TrackerId};
 use crate::protocol::urgency::followers::Urgency;
-use crate::record::Records;
+use crate::ready_index::ReadyIndex;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
@@ -34,7 +34,6 @@ pub(crate) use definitions::{RemovedRow, Tell};
 pub(crate) use demand::Losses;
 pub(crate) use effects::{Effects, Generation, Leftover};
 pub(crate) use failures::Fallen;
-pub(crate) use look_ahead::{AHEAD, AHEAD_MIN};
 pub(crate) use lookups::end::{Answer, Found, FoundEntries};
 pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
 pub(crate) use lookups::query::{
@@ -111,8 +110,8 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The records that lookups of Ready symbols read without the lock.
-    pub(crate) fn records(&self) -> Arc<Records> {
-        self.definitions.records()
+    pub(crate) fn ready_index(&self) -> Arc<ReadyIndex> {
+        self.definitions.ready_index()
     }
 
     /// The count that units about to start look at instead of asking [`Self::begin`].

@@ -342,25 +342,25 @@ fn a_record_of_what_is_not_ready() {
     let scene = Scene::ready("a");
     let name = scene.name("a");
     scene.refuses("is Ready and has no record", |state| {
-        state.definitions.parts().records.disappear_alone(&name)
+        state.definitions.parts().ready_index.disappear_alone(&name)
     });
 }
 
 #[test]
 fn a_gate_that_lets_readers_pass() {
     let scene = Scene::new();
-    scene.refuses("readers know whether the session is open", |state| state.definitions.close_records());
+    scene.refuses("readers know whether the session is open", |state| state.definitions.close_ready_index());
     let mut scene = Scene::new();
     scene.state.start_closing(Shutdown::Drain);
     scene.refuses("readers know whether the session is open", |state| {
-        *state.definitions.parts().records = crate::record::Recorder::new();
+        *state.definitions.parts().ready_index = crate::ready_index::ReadyIndexWriter::new();
         for dylib in state.definitions.dylibs().map(|(id, _)| id).collect::<Vec<_>>() {
-            state.definitions.parts().records.add_dylib(dylib);
+            state.definitions.parts().ready_index.add_dylib(dylib);
         }
     });
     let scene = Scene::new();
     scene.refuses("no row is left to be removed", |state| {
-        state.definitions.parts().records.set_removing(true)
+        state.definitions.parts().ready_index.set_removing(true)
     });
 }
 
@@ -369,6 +369,6 @@ fn readers_that_know_of_another_generator() {
     let scene = Scene::new();
     let dylib = scene.dylib;
     scene.refuses("whether `main` generates", |state| {
-        state.definitions.parts().records.set_generates(dylib, true)
+        state.definitions.parts().ready_index.set_generates(dylib, true)
     });
 }

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{ClaimId, DylibId, NONE, UnitId};
-use crate::record::SEVERAL_AGAIN;
+use crate::ready_index::SEVERAL_AGAIN;
 use crate::{JitDylibLookupFlags, SymbolFlags};
 
 use super::{Definitions, dylib::Dylib, row::RowState};
@@ -138,7 +138,7 @@ impl<P: Payload> Definitions<P> {
             }
             listed += rows.len();
             let is_ready = rows.iter().any(|row| matches!(row.state, RowState::Ready { .. }));
-            let Some(mut told) = self.records.recorded(&rows[0].name) else {
+            let Some(mut told) = self.ready_index.indexed(&rows[0].name) else {
                 assert!(!is_ready, "`{}` is Ready and has no record", rows[0].name);
                 continue;
             };
@@ -168,7 +168,7 @@ impl<P: Payload> Definitions<P> {
             }
         }
         assert_eq!(listed, self.rows.len(), "each row is in the list of its name");
-        assert!(recorded <= self.records.len());
+        assert!(recorded <= self.ready_index.len());
     }
 
     /// I13: readers know which dylibs there are and which of them generate, and are refused when the session takes no
@@ -176,9 +176,9 @@ impl<P: Payload> Definitions<P> {
     pub(super) fn check_gate(&self, is_open: bool) {
         for (id, dylib) in self.dylibs.iter() {
             let generates = !dylib.generators.is_empty();
-            assert_eq!(self.records.generates(id), Some(generates), "whether `{}` generates", dylib.name);
+            assert_eq!(self.ready_index.generates(id), Some(generates), "whether `{}` generates", dylib.name);
         }
-        let (closed, removing) = self.records.refuses();
+        let (closed, removing) = self.ready_index.refuses();
         assert_eq!(closed, !is_open, "readers know whether the session is open");
         assert!(!removing, "readers are refused though no row is left to be removed");
     }

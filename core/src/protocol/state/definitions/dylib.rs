@@ -50,7 +50,7 @@ impl<P: Payload> Definitions<P> {
         row.default_tracker = tracker;
         row.link_order.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
         self.dylib_names.insert(name, dylib);
-        self.records.add_dylib(dylib);
+        self.ready_index.add_dylib(dylib);
         Some(dylib)
     }
 
@@ -78,7 +78,7 @@ impl<P: Payload> Definitions<P> {
         let row = self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?;
         if !weakened("shadow::keeps_the_link_order") {
             row.link_order = order;
-            self.records.count_link_order_change();
+            self.ready_index.count_link_order_change();
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl<P: Payload> Definitions<P> {
         let order = &mut self.dylibs.get_mut(dylib).ok_or(RemovedDylib::Itself)?.link_order;
         if !order.iter().any(|(id, _)| *id == added) {
             order.push((added, flags));
-            self.records.count_link_order_change();
+            self.ready_index.count_link_order_change();
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl<P: Payload> Definitions<P> {
         if order.first().is_none_or(|(id, _)| *id != first) {
             order.retain(|(id, _)| *id != first);
             order.insert(0, (first, flags));
-            self.records.count_link_order_change();
+            self.ready_index.count_link_order_change();
         }
         Ok(())
     }
@@ -136,7 +136,7 @@ impl<P: Payload> Definitions<P> {
         order[place] = (new, flags);
         let mut position = 0..;
         order.retain(|(id, _)| position.next() == Some(place) || (*id != old && *id != new));
-        self.records.count_link_order_change();
+        self.ready_index.count_link_order_change();
         Ok(true)
     }
 
@@ -144,7 +144,7 @@ impl<P: Payload> Definitions<P> {
     pub(crate) fn remove_from_link_order(&mut self, dylib: DylibId, removed: DylibId) {
         if let Some(dylib) = self.dylibs.get_mut(dylib) {
             dylib.link_order.retain(|(id, _)| *id != removed);
-            self.records.count_link_order_change();
+            self.ready_index.count_link_order_change();
         }
     }
 
@@ -184,7 +184,7 @@ impl<P: Payload> Definitions<P> {
     /// Takes a dylib out that was cleared: only its default tracker is left, and empty. No link order names it any more.
     pub(in crate::protocol) fn delete_dylib(&mut self, dylib: DylibId, memory: &mut impl Takes) {
         self.delete_tracker(self.dylibs[dylib].default_tracker, memory);
-        self.records.remove_dylib(dylib);
+        self.ready_index.remove_dylib(dylib);
         if let Some(removed) = self.dylibs.remove(dylib, memory) {
             self.dylib_names.remove(&removed.name);
         }
@@ -198,7 +198,7 @@ impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn add_generator(&mut self, dylib: DylibId, generator: GeneratorId) {
         if let Some(row) = self.dylibs.get_mut(dylib) {
             row.generators.push(generator);
-            self.records.set_generates(dylib, true);
+            self.ready_index.set_generates(dylib, true);
         }
     }
 
@@ -206,12 +206,12 @@ impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn remove_generator(&mut self, dylib: DylibId, generator: GeneratorId) {
         let generators = &mut self.dylibs[dylib].generators;
         generators.retain(|id| *id != generator);
-        self.records.set_generates(dylib, !generators.is_empty());
+        self.ready_index.set_generates(dylib, !generators.is_empty());
     }
 
     /// All generators of the dylib go. Gives them.
     pub(in crate::protocol) fn take_generators(&mut self, dylib: DylibId) -> Vec<GeneratorId> {
-        self.records.set_generates(dylib, false);
+        self.ready_index.set_generates(dylib, false);
         std::mem::take(&mut self.dylibs[dylib].generators)
     }
 

@@ -43,9 +43,9 @@ use std::fmt;
 use std::ops::Index;
 
 use crate::SymbolName;
-use crate::protocol::state::{effects::Effects, payload::Payload, pending::PendingUnit};
+use crate::protocol::state::{payload::Payload, pending::PendingUnit};
 use crate::protocol::storage::{ClaimId, DylibId, RowId, Slab, TrackerId, UnitId};
-use crate::record::{Recorder, Records};
+use crate::ready_index::{ReadyIndex, ReadyIndexWriter};
 use crate::sync::Arc;
 
 use claim::Claim;
@@ -65,7 +65,7 @@ pub(crate) struct Definitions<P: Payload> {
     rows: RowSlab,
     names: NameIndex,
     /// The records that lookups of Ready symbols read without the lock.
-    records: Recorder,
+    ready_index: ReadyIndexWriter,
     initializers: Initializers,
     dylibs: Slab<DylibId, Dylib>,
     dylib_names: HashMap<Arc<str>, DylibId>,
@@ -88,7 +88,7 @@ impl<P: Payload> Definitions<P> {
         Self {
             rows: Slab::new(),
             names: NameIndex::new(),
-            records: Recorder::new(),
+            ready_index: ReadyIndexWriter::new(),
             initializers: Initializers::default(),
             dylibs: Slab::new(),
             dylib_names: HashMap::default(),
@@ -161,33 +161,24 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// The records that lookups of Ready symbols read without the lock.
-    pub(crate) fn records(&self) -> Arc<Records> {
-        self.records.clone()
+    pub(crate) fn ready_index(&self) -> Arc<ReadyIndex> {
+        self.ready_index.clone()
     }
 
-    /// Readers see what has changed. Some memory that they have let go leaves.
+    /// Readers see what has changed.
     #[inline]
-    pub(in crate::protocol) fn end_change(&mut self, effects: &mut Effects<P>) {
-        if let Some(records) = self.records.take_discarded() {
-            effects.more().records.push(records);
-        }
-        self.records.end_change();
+    pub(in crate::protocol) fn end_change(&self) {
+        self.ready_index.end_change();
     }
 
     /// So many names are about to have a record.
-    pub(in crate::protocol) fn expect_records(&mut self, names: usize) {
-        self.records.expect(names);
-    }
-
-    /// Reads where the record of a name is, or will be, early.
-    #[inline]
-    pub(in crate::protocol) fn look_at_record(&self, name: &SymbolName) -> usize {
-        self.records.look_at(name)
+    pub(in crate::protocol) fn expect_ready(&mut self, names: usize) {
+        self.ready_index.expect(names);
     }
 
     /// Nothing is found without the lock any more.
-    pub(in crate::protocol) fn close_records(&self) {
-        self.records.close();
+    pub(in crate::protocol) fn close_ready_index(&self) {
+        self.ready_index.close();
     }
 }
 

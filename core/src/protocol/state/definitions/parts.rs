@@ -6,7 +6,7 @@ use crate::ids::{ClaimId, DylibId, TrackerId, UnitId};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::storage::slab::Slab;
-use crate::record::Recorder;
+use crate::ready_index::ReadyIndexWriter;
 use crate::sync::Arc;
 
 use super::Definitions;
@@ -18,7 +18,7 @@ use super::tracker::Tracker;
 /// Much of what definitions are made of.
 pub(crate) struct Parts<'d, P: Payload> {
     pub(in crate::protocol) rows: &'d mut RowSlab,
-    pub(in crate::protocol) records: &'d mut Recorder,
+    pub(in crate::protocol) ready_index: &'d mut ReadyIndexWriter,
     pub(in crate::protocol) dylibs: &'d mut Slab<DylibId, Dylib>,
     pub(in crate::protocol) dylib_names: &'d mut HashMap<Arc<str>, DylibId>,
     pub(in crate::protocol) trackers: &'d mut Slab<TrackerId, Tracker<P::Resource>>,
@@ -41,8 +41,8 @@ pub(crate) struct Counts {
 
 impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn parts(&mut self) -> Parts<'_, P> {
-        let Self { rows, records, dylibs, dylib_names, trackers, units, claims, is_observed, .. } = self;
-        Parts { rows, records, dylibs, dylib_names, trackers, units, claims, is_observed }
+        let Self { rows, ready_index, dylibs, dylib_names, trackers, units, claims, is_observed, .. } = self;
+        Parts { rows, ready_index, dylibs, dylib_names, trackers, units, claims, is_observed }
     }
 
     pub(in crate::protocol) fn counts(&self) -> Counts {
@@ -53,7 +53,7 @@ impl<P: Payload> Definitions<P> {
             dylibs: self.dylibs.len(),
             trackers: self.trackers.len(),
             names: self.names.len(),
-            records: self.records.len(),
+            records: self.ready_index.len(),
         }
     }
 

@@ -1,13 +1,13 @@
-//! Publish: the records by which Ready symbols are found without the lock.
+//! Publish: the entries by which Ready symbols are found without the lock.
 //!
-//! All definitions of a name, over all dylibs, are in one list. A name has a record while one of them is Ready; the
-//! record changes in the transaction that changes the list. Defining a name that is Ready nowhere costs no record.
-//! Where a name has many definitions, its record stays until most of them are gone, so that the cost of all of them
+//! All definitions of a name, over all dylibs, are in one list. A name has an entry while one of them is Ready; the
+//! entry changes in the transaction that changes the list. Defining a name that is Ready nowhere costs no entry.
+//! Where a name has many definitions, its entry stays until most of them are gone, so that the cost of all of them
 //! is not paid twice.
 
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{Id, NONE, RowId, Takes};
-use crate::record::RecordedDefinition;
+use crate::ready_index::IndexedDefinition;
 use crate::sync::weakened;
 use crate::{ExecutorAddr, SymbolFlags};
 
@@ -15,16 +15,16 @@ use super::Definitions;
 use super::row::{Row, RowState};
 
 impl<P: Payload> Definitions<P> {
-    /// A row has become Ready: its name's record says so.
+    /// A row has become Ready: its name's entry says so.
     pub(super) fn publish(&mut self, row: RowId) {
         let here = &self.rows[row];
-        let (Row { name, namesakes, .. }, definition) = (here, recorded(row, here));
+        let (Row { name, namesakes, .. }, definition) = (here, indexed(row, here));
         match namesakes.is_alone() {
-            true => self.records.publish_alone(name, definition),
+            true => self.ready_index.publish_alone(name, definition),
             false => {
-                if !self.records.publish(name, definition) {
+                if !self.ready_index.publish(name, definition) {
                     let (name, all) = (name.clone(), self.namesakes(row));
-                    self.records.publish_first(&name, all);
+                    self.ready_index.publish_first(&name, all);
                 }
             }
         }
@@ -40,40 +40,40 @@ impl<P: Payload> Definitions<P> {
         }
         row.flags |= SymbolFlags::STRANDED;
         let row = &self.rows[id];
-        // The record of a row being removed may be that of its successor.
+        // The entry of a row being removed may be that of its successor.
         if is_ready && !self.row_is_removing(row) && !weakened("hold::alias_keeps_its_record") {
-            self.records.appear(&row.name, recorded(id, row));
+            self.ready_index.appear(&row.name, indexed(id, row));
         }
         true
     }
 
-    /// Puts a new row into the list of its name. If the name has a record, it lists the row from now on.
+    /// Puts a new row into the list of its name. If the name has an entry, it lists the row from now on.
     pub(super) fn link_to_namesakes(&mut self, row: RowId, memory: &mut impl Takes) {
         self.names.insert(row, &mut self.rows, memory);
         if !self.rows[row].namesakes.is_alone() {
-            self.records.appear(&self.rows[row].name, recorded(row, &self.rows[row]));
+            self.ready_index.appear(&self.rows[row].name, indexed(row, &self.rows[row]));
         }
     }
 
-    /// Takes a row out of the list of its name, and out of its record.
+    /// Takes a row out of the list of its name, and out of its entry.
     pub(super) fn unlink_from_namesakes(&mut self, row: RowId, memory: &mut impl Takes) {
         let neighbour = self.names.remove(row, &mut self.rows, memory);
         let here = &self.rows[row];
         let Row { name, dylib, state, .. } = here;
-        // A definition that follows one being removed in its dylib has taken its place in the record.
+        // A definition that follows one being removed in its dylib has taken its place in the entry.
         if self.row_is_removing(here) && self.find(*dylib, name).is_some() {
             return;
         }
         match (neighbour, state) {
-            (Some(_), _) => self.records.disappear(name, *dylib),
-            (None, RowState::Ready { .. }) => self.records.disappear_alone(name),
-            // The name has no record.
+            (Some(_), _) => self.ready_index.disappear(name, *dylib),
+            (None, RowState::Ready { .. }) => self.ready_index.disappear_alone(name),
+            // The name has no entry.
             (None, _) => {}
         }
     }
 
     /// All definitions of a row's name, its own included, but for those that are being removed.
-    fn namesakes(&self, row: RowId) -> Vec<RecordedDefinition> {
+    fn namesakes(&self, row: RowId) -> Vec<IndexedDefinition> {
         let linked = |index: u32| Some(index).filter(|&index| index != NONE);
         let before = std::iter::successors(linked(self.rows[row].namesakes.previous), |&index| {
             linked(self.rows.at(index).namesakes.previous)
@@ -81,16 +81,16 @@ impl<P: Payload> Definitions<P> {
         let from_it =
             std::iter::successors(Some(row.index()), |&index| linked(self.rows.at(index).namesakes.next));
         let lives = |index: &u32| !self.row_is_removing(self.rows.at(*index));
-        let listed = |index: u32| Some(recorded(self.rows.id_at(index)?, self.rows.at(index)));
+        let listed = |index: u32| Some(indexed(self.rows.id_at(index)?, self.rows.at(index)));
         before.chain(from_it).filter(lives).filter_map(listed).collect()
     }
 }
 
-/// The record of a row.
-fn recorded(id: RowId, row: &Row) -> RecordedDefinition {
+/// A row as the ready index has it.
+fn indexed(id: RowId, row: &Row) -> IndexedDefinition {
     let (address, is_ready) = match row.state {
         RowState::Ready { address } => (address, true),
         _ => (ExecutorAddr::NULL, false),
     };
-    RecordedDefinition { dylib: row.dylib, row: id, address, flags: row.flags, is_ready }
+    IndexedDefinition { dylib: row.dylib, row: id, address, flags: row.flags, is_ready }
 }

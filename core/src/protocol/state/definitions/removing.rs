@@ -151,7 +151,7 @@ impl<P: Payload> Definitions<P> {
     /// Readers without the lock are refused while trackers are being removed.
     pub(in crate::protocol) fn hide_removing(&self) {
         if self.is_removing() {
-            self.records.set_removing(true);
+            self.ready_index.set_removing(true);
         }
     }
 
@@ -176,7 +176,7 @@ impl<P: Payload> Definitions<P> {
         if next == NONE {
             self.removing.removals.pop_front();
             if self.removing.removals.is_empty() {
-                self.records.set_removing(false);
+                self.ready_index.set_removing(false);
             }
         }
         next == NONE

@@ -7,7 +7,7 @@
 use crate::ids::DylibId;
 use crate::sync::Arc;
 
-use super::definitions::RecordedDefinition;
+use super::definitions::IndexedDefinition;
 
 /// The definitions; never changed, only succeeded.
 #[derive(Clone, Debug)]
@@ -17,13 +17,13 @@ pub(super) struct ManyDefinitions {
     len: usize,
 }
 
-type Part = Arc<[RecordedDefinition]>;
+type Part = Arc<[IndexedDefinition]>;
 
 /// A part is copied as a whole; below this size that costs no more than the list of parts.
 const PART_MIN: usize = 16;
 
 impl ManyDefinitions {
-    pub(super) fn of(mut definitions: Vec<RecordedDefinition>) -> Self {
+    pub(super) fn of(mut definitions: Vec<IndexedDefinition>) -> Self {
         definitions.sort_unstable_by_key(|definition| definition.dylib);
         let parts = definitions.chunks(part_size(definitions.len())).map(Part::from).collect();
         Self { parts, len: definitions.len() }
@@ -33,18 +33,18 @@ impl ManyDefinitions {
         self.len
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &RecordedDefinition> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &IndexedDefinition> {
         self.parts.iter().flat_map(|part| part.iter())
     }
 
-    pub(super) fn get(&self, dylib: DylibId) -> Option<&RecordedDefinition> {
+    pub(super) fn get(&self, dylib: DylibId) -> Option<&IndexedDefinition> {
         let part = self.parts.get(self.part_of(dylib))?;
         let at = part.binary_search_by_key(&dylib, |definition| definition.dylib).ok()?;
         part.get(at)
     }
 
     /// The successor that has `definition` for its dylib.
-    pub(super) fn with(&self, definition: RecordedDefinition) -> Self {
+    pub(super) fn with(&self, definition: IndexedDefinition) -> Self {
         let at = self.part_of(definition.dylib);
         let mut part = self.parts.get(at).map_or_else(Vec::new, |part| part.to_vec());
         match part.binary_search_by_key(&definition.dylib, |other| other.dylib) {
@@ -68,7 +68,7 @@ impl ManyDefinitions {
     }
 
     /// The successor with other definitions in one of its parts.
-    fn with_part(&self, at: usize, part: &[RecordedDefinition]) -> Self {
+    fn with_part(&self, at: usize, part: &[IndexedDefinition]) -> Self {
         let len = self.len + part.len() - self.parts.get(at).map_or(0, |part| part.len());
         let size = part_size(len);
         // A list that was large may have shrunk to nearly empty parts.
@@ -106,9 +106,9 @@ mod tests {
         ((0..count).map(|index| dylibs.insert(index)).collect(), rows.insert(0))
     }
 
-    fn definition(dylib: DylibId, row: RowId, address: usize) -> RecordedDefinition {
+    fn definition(dylib: DylibId, row: RowId, address: usize) -> IndexedDefinition {
         let address = ExecutorAddr::new(address as u64);
-        RecordedDefinition { dylib, row, address, flags: SymbolFlags::EXPORTED, is_ready: true }
+        IndexedDefinition { dylib, row, address, flags: SymbolFlags::EXPORTED, is_ready: true }
     }
 
     #[test]

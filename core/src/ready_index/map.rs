@@ -1,6 +1,6 @@
 //! The map behind the gate: read without locks, its values reclaimed when no reader can see them.
 //!
-//! Models have for each key a pointer to its value, which promises nothing beyond itself: what orders records and gate has
+//! Models have for each key a pointer to its value, which promises nothing beyond itself: what orders entries and gate has
 //! to be in the gate, and a model sees where it is not.
 
 use std::hash::Hash;
@@ -17,7 +17,7 @@ mod real {
     use std::cell::Cell;
 
     use super::*;
-    use crate::record::lone_guard::LoneGuard;
+    use crate::ready_index::lone_guard::LoneGuard;
 
     /// So many values that were replaced or removed a thread gathers before it asks which readers may still see them.
     /// Asking interrupts every processor that runs a thread of ours, which removing a large tracker should not do every
@@ -29,23 +29,18 @@ mod real {
     /// Each map has its own collector. One for several would free, when any of them is dropped, what readers of the others
     /// still see.
     #[derive(Debug)]
-    pub(in crate::record) struct Map<K: Hash + Eq + 'static, V: 'static>(
+    pub(in crate::ready_index) struct Map<K: Hash + Eq + 'static, V: 'static>(
         papaya::HashMap<K, V, FxBuildHasher>,
     );
 
     impl<K: Hash + Eq + 'static, V: 'static> Map<K, V> {
-        pub(in crate::record) fn new() -> Self {
-            Self::with_batch(BATCH)
-        }
-
-        /// A map whose values are freed when so many were replaced or removed.
-        pub(in crate::record) fn with_batch(batch: usize) -> Self {
-            let collector = seize::Collector::new().batch_size(batch);
+        pub(in crate::ready_index) fn new() -> Self {
+            let collector = seize::Collector::new().batch_size(BATCH);
             Self(papaya::HashMap::builder().hasher(FxBuildHasher).collector(collector).build())
         }
 
         #[inline]
-        pub(in crate::record) fn guard(&self) -> Guard<'_> {
+        pub(in crate::ready_index) fn guard(&self) -> Guard<'_> {
             match LIFE.get() {
                 ThreadLife::Lives => Guard::OfThread(self.0.guard()),
                 life => self.rare_guard(life),
@@ -66,7 +61,7 @@ mod real {
         }
 
         #[inline]
-        pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g Guard<'_>) -> Option<&'g V> {
+        pub(in crate::ready_index) fn get<'g>(&self, key: &K, guard: &'g Guard<'_>) -> Option<&'g V> {
             match guard {
                 Guard::OfThread(guard) => self.0.get(key, guard),
                 Guard::Alone(guard) => self.0.get(key, guard),
@@ -74,20 +69,28 @@ mod real {
         }
 
         /// For the one thread that writes.
-        pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<'_>) -> Option<&'g V> {
+        pub(in crate::ready_index) fn current<'g>(&self, key: &K, guard: &'g Guard<'_>) -> Option<&'g V> {
             self.get(key, guard)
         }
 
         /// Says whether the key had no value.
-        pub(in crate::record) fn insert(&self, key: K, value: V) -> bool {
+        pub(in crate::ready_index) fn insert(&self, key: K, value: V) -> bool {
             match self.guard() {
                 Guard::OfThread(guard) => self.0.insert(key, value, &guard).is_none(),
                 Guard::Alone(guard) => self.0.insert(key, value, &guard).is_none(),
             }
         }
 
+        /// Makes room for so many more keys at once.
+        pub(in crate::ready_index) fn reserve(&self, further: usize) {
+            match self.guard() {
+                Guard::OfThread(guard) => self.0.reserve(further, &guard),
+                Guard::Alone(guard) => self.0.reserve(further, &guard),
+            }
+        }
+
         /// Says whether the key had a value.
-        pub(in crate::record) fn remove(&self, key: &K) -> bool {
+        pub(in crate::ready_index) fn remove(&self, key: &K) -> bool {
             match self.guard() {
                 Guard::OfThread(guard) => self.0.remove(key, &guard).is_some(),
                 Guard::Alone(guard) => self.0.remove(key, &guard).is_some(),
@@ -96,7 +99,7 @@ mod real {
     }
 
     /// Keeps what is read through it.
-    pub(in crate::record) enum Guard<'a> {
+    pub(in crate::ready_index) enum Guard<'a> {
         OfThread(papaya::LocalGuard<'a>),
         /// For destructors of a thread's variables: what guards of the thread need is destroyed then, perhaps before them. It costs a lock.
         Alone(LoneGuard<'a>),
@@ -133,7 +136,7 @@ mod model {
     use crate::sync::{Arc, Hidden};
 
     #[derive(Debug)]
-    pub(in crate::record) struct Map<K, V> {
+    pub(in crate::ready_index) struct Map<K, V> {
         /// For each key, where in `values` its value is, or [`NOTHING`]. All are there from the beginning: one made later
         /// would have to be ordered before its first reader.
         places: Vec<AtomicUsize>,
@@ -155,7 +158,7 @@ mod model {
 
     /// Keeps what was read through it, as a list.
     #[derive(Debug)]
-    pub(in crate::record) struct Guard<V>(OnceCell<Box<KeptValue<V>>>);
+    pub(in crate::ready_index) struct Guard<V>(OnceCell<Box<KeptValue<V>>>);
 
     #[derive(Debug)]
     struct KeptValue<V> {
@@ -164,16 +167,16 @@ mod model {
     }
 
     impl<K: Hash + Eq + Clone, V> Map<K, V> {
-        pub(in crate::record) fn new() -> Self {
+        pub(in crate::ready_index) fn new() -> Self {
             let places = (0..PLACES).map(|_| AtomicUsize::new(NOTHING)).collect();
             Self { places, memory: Hidden::new(MapMemory { keys: HashMap::default(), values: Vec::new() }) }
         }
 
-        pub(in crate::record) fn guard(&self) -> Guard<V> {
+        pub(in crate::ready_index) fn guard(&self) -> Guard<V> {
             Guard(OnceCell::new())
         }
 
-        pub(in crate::record) fn get<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
+        pub(in crate::ready_index) fn get<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
             let place = self.memory.with(|memory| memory.place(key).0);
             // Relaxed: see the module.
             self.keep(self.places[place].load(Ordering::Relaxed), guard)
@@ -181,11 +184,11 @@ mod model {
 
         /// For the one thread that writes. Not a modelled access: of all accesses before a store, loom tries orders with the
         /// last one alone, which shall be some reader's.
-        pub(in crate::record) fn current<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
+        pub(in crate::ready_index) fn current<'g>(&self, key: &K, guard: &'g Guard<V>) -> Option<&'g V> {
             self.keep(self.memory.with(|memory| memory.place(key).1), guard)
         }
 
-        pub(in crate::record) fn insert(&self, key: K, value: V) -> bool {
+        pub(in crate::ready_index) fn insert(&self, key: K, value: V) -> bool {
             let index = self.memory.with(|memory| {
                 memory.values.push(Arc::new(value));
                 memory.values.len() - 1
@@ -193,7 +196,9 @@ mod model {
             self.store(&key, index) == NOTHING
         }
 
-        pub(in crate::record) fn remove(&self, key: &K) -> bool {
+        pub(in crate::ready_index) fn reserve(&self, _further: usize) {}
+
+        pub(in crate::ready_index) fn remove(&self, key: &K) -> bool {
             self.store(key, NOTHING) != NOTHING
         }
 

@@ -9,11 +9,11 @@ pub(super) use real::{Word, written};
 mod real {
     use crate::sync::atomic::{AtomicU64, Ordering};
 
-    pub(in crate::record) type Word = AtomicU64;
+    pub(in crate::ready_index) type Word = AtomicU64;
 
     /// For the writer: what it wrote last.
     #[inline]
-    pub(in crate::record) fn written(word: &Word) -> u64 {
+    pub(in crate::ready_index) fn written(word: &Word) -> u64 {
         // Relaxed: the thread that may write now has the lock under which it was written.
         word.load(Ordering::Relaxed)
     }
@@ -29,32 +29,26 @@ mod model {
     /// Of all accesses before a store, loom tries orders with the last one alone. If the writer read the word before it
     /// writes it, that would be the writer's own, and a reader's would be forgotten.
     #[derive(Debug, Default)]
-    pub(in crate::record) struct Word {
+    pub(in crate::ready_index) struct Word {
         word: AtomicU64,
         written: Hidden<u64>,
     }
 
     impl Word {
         /// For readers.
-        pub(in crate::record) fn load(&self, order: Ordering) -> u64 {
+        pub(in crate::ready_index) fn load(&self, order: Ordering) -> u64 {
             self.word.load(order)
         }
 
         /// For the writer.
-        pub(in crate::record) fn store(&self, value: u64, order: Ordering) {
+        pub(in crate::ready_index) fn store(&self, value: u64, order: Ordering) {
             self.written.with(|written| *written = value);
             self.word.store(value, order);
-        }
-
-        /// No thread may be looking at it any more.
-        #[cfg(uruk_loom)]
-        pub(in crate::record) fn end(&mut self) {
-            self.word.with_mut(|_| ());
         }
     }
 
     /// For the writer: what it wrote last.
-    pub(in crate::record) fn written(word: &Word) -> u64 {
+    pub(in crate::ready_index) fn written(word: &Word) -> u64 {
         word.written.with(|written| *written)
     }
 }

@@ -1,9 +1,9 @@
-//! Orders of dylibs, as far as the records ask of them.
+//! Orders of dylibs, as far as the entries ask of them.
 
 use crate::ids::DylibId;
 use crate::{JitDylibLookupFlags, SymbolFlags};
 
-/// The dylibs that a lookup searches, first to last: all of one session, the one of the records.
+/// The dylibs that a lookup searches, first to last: all of one session, the one of the entries.
 ///
 /// Each question but the first is answered without a walk over the dylibs.
 pub(crate) trait DylibOrder {

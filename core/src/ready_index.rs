@@ -1,6 +1,6 @@
 //! The ready path: lookups of Ready symbols without the session lock.
 //!
-//! A name that is Ready in some dylib has one *record* of all its definitions in every dylib. Records change
+//! A name that is Ready in some dylib has one *entry* of all its definitions in every dylib. Entries change
 //! inside transactions, never after them, so that no removal is overtaken. A reader takes the first definition
 //! its search order may see and answers only if that one is Ready and nothing could come before it; in every
 //! other case it gives up, and the caller takes the lock.
@@ -8,13 +8,13 @@
 //! # The gate
 //!
 //! One word says whether the structure (which definitions exist, generators, dylibs, the session itself)
-//! is changing. A reader reads it before and after the records; if it moved, the reader gives up.
+//! is changing. A reader reads it before and after the entries; if it moved, the reader gives up.
 //!
 //! ```text
 //!   writer, under the session lock            reader, without it
 //!   gate |= CHANGING                          before = gate; CHANGING? give up
-//!   fence(Release)                            read records, dylibs and the count of their changes
-//!   replace records, dylibs, their count      fence(Acquire)
+//!   fence(Release)                            read entries, dylibs and the count of their changes
+//!   replace entries, dylibs, their count      fence(Acquire)
 //!   gate = gate + VERSION, not CHANGING       gate == before? answer : give up
 //! ```
 //!
@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | `CHANGING` | a transaction removes, redefines or hides something | first such change of a transaction, and its end |
 //! | `CLOSED` | the session refuses lookups | close |
-//! | `REMOVING` | records tell of rows that are gone for everybody | removal of a tracker with many rows, and its end |
+//! | `REMOVING` | entries tell of rows that are gone for everybody | removal of a tracker with many rows, and its end |
 //! | the rest | version | the end of each transaction that was `CHANGING` |
 //!
 //! A definition that becomes Ready does not move the version: it contradicts no answer. Nor does a dylib that is
@@ -37,15 +37,12 @@
 //!
 //! # Memory
 //!
-//! A record goes with its name's last Ready definition. Names with one definition, nearly all, are in a table of their own
-//! (`table.rs`): 43 to 85 bytes each, half as much again while the table grows; it shrinks as names go.
+//! An entry goes with its name's last Ready definition. Names with one definition, nearly all, have about 70 bytes each in the map. A
+//! map that has few names left shrinks as others come.
 //!
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.
 
-#[cfg(uruk_loom)]
-mod alone;
-mod array;
 mod definitions;
 #[cfg(not(any(uruk_loom, uruk_shuttle)))]
 mod lone_guard;
@@ -53,10 +50,6 @@ mod many;
 mod map;
 mod names;
 mod order;
-mod room;
-mod shared;
-mod slot;
-mod table;
 mod word;
 
 use std::ops::Deref;
@@ -66,21 +59,19 @@ use crate::ids::DylibId;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Arc, weakened};
 
-use definitions::Record;
+use definitions::NameEntry;
 use map::Map;
-use names::{Names, NamesWriter, Recorded};
+use names::Names;
 use word::{Word, written};
 
-#[cfg(uruk_loom)]
-pub use alone::{RecordsDiscarded, RecordsReader, RecordsWriter, slot_of};
-pub(crate) use definitions::RecordedDefinition;
+pub(crate) use definitions::IndexedDefinition;
 #[cfg(any(test, debug_assertions))]
 pub(crate) use definitions::SEVERAL_AGAIN;
 pub(crate) use order::DylibOrder;
 
-/// The records of a session and the gate before them.
+/// The entries of a session and the gate before them.
 #[derive(Debug)]
-pub(crate) struct Records {
+pub(crate) struct ReadyIndex {
     gate: Word,
     names: Names,
     /// The dylibs that are there, and whether each has a generator.
@@ -96,7 +87,7 @@ const CLOSED: u64 = 1 << 1;
 const REMOVING: u64 = 1 << 2;
 const VERSION: u64 = 1 << 3;
 
-impl Records {
+impl ReadyIndex {
     pub(crate) fn new() -> Self {
         Self {
             gate: Word::default(),
@@ -118,30 +109,27 @@ impl Records {
         &self,
         order: &impl DylibOrder,
         names: impl Iterator<Item = &'a SymbolName>,
-        mut found: impl FnMut(&RecordedDefinition),
+        mut found: impl FnMut(&IndexedDefinition),
     ) -> bool {
-        // ordering[record-gate]: Acquire. Pairs with the Release in `end_change`; records replaced before the
+        // ordering[ready-gate]: Acquire. Pairs with the Release in `end_change`; entries replaced before the
         // gate was opened are seen.
         let before = self.gate.load(Ordering::Acquire);
         if before & (CHANGING | CLOSED | REMOVING) != 0 {
             return false;
         }
-        // Relaxed: moved within a closed gate only, like the records.
+        // Relaxed: moved within a closed gate only, like the entries.
         let changes = self.dylib_changes.load(Ordering::Relaxed);
         let known = if order.is_single() { Some(0) } else { order.certain_until(changes) };
         let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
-        let answered = self.names.answer_all(names, |recorded| match recorded {
-            Recorded::Single(definition) => definition.answer(order, certain_until, &mut found),
-            Recorded::Several(record) => record.answer(order, certain_until, &mut found),
-        });
-        // ordering[record-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
+        let answered = self.names.answer_all(names, |entry| entry.answer(order, certain_until, &mut found));
+        // ordering[ready-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
         // anything of a change sees here that the gate has moved.
-        // ordering[record-publish]: Acquire fence. Pairs with the Release fence in `precede_publication`; a reader that
+        // ordering[ready-publish]: Acquire fence. Pairs with the Release fence in `precede_publication`; a reader that
         // is told an address sees what was done to make it Ready.
-        if !weakened("table::reads_without_fence") {
+        if !weakened("publish::reads_without_fence") {
             fence(Ordering::Acquire);
         }
-        // Relaxed: the fence above orders it behind the reads of the records.
+        // Relaxed: the fence above orders it behind the reads of the entries.
         if self.gate.load(Ordering::Relaxed) != before && !weakened("publish::looks_once") {
             return false;
         }
@@ -165,14 +153,14 @@ impl Records {
         Some(first_generating.unwrap_or(usize::MAX))
     }
 
-    /// Closes the gate until [`Records::end_change`]. Called under the session lock.
+    /// Closes the gate until [`ReadyIndex::end_change`]. Called under the session lock.
     pub(crate) fn start_change(&self) {
         let gate = written(&self.gate);
         if !weakened("publish::gate_stays_open") {
             // Relaxed: the fence below orders it ahead of the changes.
             self.gate.store(gate | CHANGING, Ordering::Relaxed);
         }
-        // ordering[record-change]: Release fence. Pairs with the Acquire fence in `read`.
+        // ordering[ready-change]: Release fence. Pairs with the Acquire fence in `read`.
         if !weakened("publish::closes_without_fence") {
             fence(Ordering::Release);
         }
@@ -185,7 +173,7 @@ impl Records {
         self.gate.store(written(&self.gate) | CLOSED, Ordering::Relaxed);
     }
 
-    /// Refuses readers while records tell of definitions that are gone. Called under the session lock.
+    /// Refuses readers while entries tell of definitions that are gone. Called under the session lock.
     pub(crate) fn set_removing(&self, removing: bool) {
         let gate = written(&self.gate);
         if (gate & REMOVING != 0) != removing {
@@ -200,7 +188,7 @@ impl Records {
         let gate = written(&self.gate);
         if gate & CHANGING != 0 {
             let version = if weakened("publish::version_stays") { 0 } else { VERSION };
-            // ordering[record-gate]: Release. Pairs with the Acquire in `read`.
+            // ordering[ready-gate]: Release. Pairs with the Acquire in `read`.
             let order =
                 if weakened("publish::opens_unordered") { Ordering::Relaxed } else { Ordering::Release };
             self.gate.store((gate & !CHANGING).wrapping_add(version), order);
@@ -252,24 +240,24 @@ impl Records {
     }
 }
 
-/// The records, and what only their writer knows of them: part of the state, so behind the session lock.
+/// The ready index as its only writer sees it: part of the state, so behind the session lock.
 #[derive(Debug)]
-pub(crate) struct Recorder {
-    records: Arc<Records>,
-    names: NamesWriter,
+pub(crate) struct ReadyIndexWriter {
+    index: Arc<ReadyIndex>,
+    len: usize,
 }
 
-impl Deref for Recorder {
-    type Target = Arc<Records>;
+impl Deref for ReadyIndexWriter {
+    type Target = Arc<ReadyIndex>;
 
-    fn deref(&self) -> &Arc<Records> {
-        &self.records
+    fn deref(&self) -> &Arc<ReadyIndex> {
+        &self.index
     }
 }
 
-impl Recorder {
+impl ReadyIndexWriter {
     pub(crate) fn new() -> Self {
-        Self { records: Arc::new(Records::new()), names: NamesWriter::default() }
+        Self { index: Arc::new(ReadyIndex::new()), len: 0 }
     }
 
     /// About so many names will be Ready soon: makes room for them at once, if they are more than there are now.
@@ -279,82 +267,83 @@ impl Recorder {
     pub(crate) fn expect(&mut self, names: usize) {
         const MANY: usize = 1024;
         const AT_ONCE_MAX: usize = 1 << 20;
-        if names >= MANY && names >= self.names.len() {
-            self.names.reserve(&self.records.names, names.min(AT_ONCE_MAX));
+        if names >= MANY && names >= self.len {
+            self.index.names.reserve(names.min(AT_ONCE_MAX));
         }
     }
 
-    /// Reads something of the place where the only definition of a name would be recorded.
-    pub(crate) fn look_at(&self, name: &SymbolName) -> usize {
-        self.names.look_at(name)
-    }
-
     /// The only definition of its name became Ready.
-    pub(crate) fn publish_alone(&mut self, name: &SymbolName, definition: RecordedDefinition) {
-        self.names.insert_single(&self.records.names, name, definition);
+    pub(crate) fn publish_alone(&mut self, name: &SymbolName, definition: IndexedDefinition) {
+        precede_publication();
+        self.put(name, NameEntry::One(definition));
     }
 
-    /// One of several definitions of a name became Ready. Says whether the name had a record.
-    pub(crate) fn publish(&mut self, name: &SymbolName, definition: RecordedDefinition) -> bool {
+    /// One of several definitions of a name became Ready. Says whether the name had an entry.
+    pub(crate) fn publish(&mut self, name: &SymbolName, definition: IndexedDefinition) -> bool {
         precede_publication();
-        self.edit(name, false, |record| record.with(definition))
+        self.edit(name, false, |entry| entry.with(definition))
     }
 
     /// The first of several definitions of a name became Ready; these are all of them.
-    pub(crate) fn publish_first(&mut self, name: &SymbolName, all: Vec<RecordedDefinition>) {
+    pub(crate) fn publish_first(&mut self, name: &SymbolName, all: Vec<IndexedDefinition>) {
         precede_publication();
-        if let Some(record) = Record::of(all) {
-            let records = &self.records;
-            self.names.put(&records.names, name, Some(record), || records.start_change());
+        if let Some(entry) = NameEntry::of(all) {
+            self.put(name, entry);
         }
     }
 
     /// A name got a further definition, which is not Ready; or one that was Ready gives no answers any more.
-    pub(crate) fn appear(&mut self, name: &SymbolName, definition: RecordedDefinition) {
+    pub(crate) fn appear(&mut self, name: &SymbolName, definition: IndexedDefinition) {
         if weakened("shadow::keeps_the_record") {
             return;
         }
-        self.edit(name, true, |record| record.with(definition));
+        self.edit(name, true, |entry| entry.with(definition));
     }
 
     /// The only definition of a name goes, which is Ready.
     pub(crate) fn disappear_alone(&mut self, name: &SymbolName) {
-        self.records.start_change();
+        self.index.start_change();
         if !weakened("publish::removal_keeps_the_record") {
-            self.names.remove(&self.records.names, name);
+            self.remove(name);
         }
     }
 
     /// The definition of a name in `dylib` goes, others stay.
     pub(crate) fn disappear(&mut self, name: &SymbolName, dylib: DylibId) {
-        self.edit(name, true, |record| record.without(dylib));
+        self.edit(name, true, |entry| entry.without(dylib));
     }
 
-    /// Changes the record of a name. Says whether it has one.
+    /// Changes the entry of a name. Says whether it has one.
     fn edit(
         &mut self,
         name: &SymbolName,
         closes: bool,
-        change: impl FnOnce(&Record) -> Option<Record>,
+        change: impl FnOnce(&NameEntry) -> Option<NameEntry>,
     ) -> bool {
-        let records = &self.records;
-        let Some(successor) = self.names.look(&records.names, name, change) else { return false };
-        if closes {
-            records.start_change();
+        let Some(successor) = self.index.names.look(name, change) else { return false };
+        if closes || successor.is_none() {
+            self.index.start_change();
         }
-        self.names.put(&records.names, name, successor, || records.start_change());
+        match successor {
+            Some(successor) => self.put(name, successor),
+            None => self.remove(name),
+        }
         true
     }
 
-    /// Memory that records no longer use, to be freed without the lock.
-    pub(crate) fn take_discarded(&mut self) -> Option<Discarded> {
-        self.names.take_discarded().map(|table| Discarded { _table: table })
+    fn put(&mut self, name: &SymbolName, entry: NameEntry) {
+        self.len += usize::from(self.index.names.put(name, entry));
     }
 
-    /// The record of a name, for checks.
+    /// Within a closed gate.
+    fn remove(&mut self, name: &SymbolName) {
+        self.len -= usize::from(self.index.names.remove(name));
+    }
+
+    /// The entry of a name, for checks.
     #[cfg(any(test, debug_assertions))]
-    pub(crate) fn recorded(&self, name: &SymbolName) -> Option<Vec<RecordedDefinition>> {
-        self.names.look(&self.records.names, name, Record::definitions)
+    pub(crate) fn indexed(&self, name: &SymbolName) -> Option<Vec<IndexedDefinition>> {
+        self.index.names.look(name, NameEntry::definitions)
     }
 
     /// Whether a dylib generates, if readers know of it, for checks.
@@ -370,25 +359,18 @@ impl Recorder {
         (gate & CLOSED != 0, gate & REMOVING != 0)
     }
 
-    /// How many records there are, for checks.
+    /// How many entries there are, for checks.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
-        self.names.len()
+        self.len
     }
 }
 
-/// Memory of records that is no longer used.
-#[derive(Debug)]
-pub(crate) struct Discarded {
-    _table: table::DiscardedTable,
-}
-
-/// Orders the writes that made a symbol Ready before its record: the code at its address, above all. Slots see to it
-/// themselves.
-///
-/// The map orders as much as this needs; it does not say so.
+/// Orders the writes that made a symbol Ready before its entry: the code at its address, above all. The map orders as much as this needs;
+/// it does not say so.
 fn precede_publication() {
-    // ordering[record-publish]: Release fence. Pairs with the Acquire fence in `read`.
+    // ordering[ready-publish]: Release fence. Pairs with the Acquire fence in `read`.
+    // ordering[ready-change]: Release fence. Pairs with the same; a reader that sees the new entry sees each earlier closing of the gate.
     if !weakened("ready::publishes_unordered") {
         fence(Ordering::Release);
     }

@@ -1,6 +1,6 @@
-//! The record of one name: all its definitions, in the form that suits their number.
+//! The entry of one name: all its definitions, in the form that suits their number.
 //!
-//! A record is never changed, only replaced. One of many definitions shares most of them with its successor: a name that
+//! An entry is never changed, only replaced. One of many definitions shares most of them with its successor: a name that
 //! every dylib of a long session defines must not cost each of them a copy of all.
 
 use crate::ids::{DylibId, RowId};
@@ -12,17 +12,17 @@ use super::order::DylibOrder;
 
 /// All definitions of one name.
 #[derive(Debug)]
-pub(super) enum Record {
+pub(super) enum NameEntry {
     /// The usual case, without a second allocation.
-    One(RecordedDefinition),
-    Several(Box<[RecordedDefinition]>),
+    One(IndexedDefinition),
+    Several(Box<[IndexedDefinition]>),
     /// More than [`SEVERAL_MAX`] at some time, and more than [`SEVERAL_AGAIN`] since.
     ManyDefinitions(ManyDefinitions),
 }
 
 /// One definition of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordedDefinition {
+pub(crate) struct IndexedDefinition {
     pub(crate) dylib: DylibId,
     pub(crate) row: RowId,
     pub(crate) address: ExecutorAddr,
@@ -34,12 +34,12 @@ pub(crate) struct RecordedDefinition {
 /// So many definitions are looked through as fast as one of many is found.
 const SEVERAL_MAX: usize = 16;
 
-/// With so few left, a record is looked through again; the distance keeps it from changing its form to and fro.
+/// With so few left, an entry is looked through again; the distance keeps it from changing its form to and fro.
 pub(crate) const SEVERAL_AGAIN: usize = 8;
 
-impl Record {
-    /// The record of these definitions; none if it would answer nothing.
-    pub(super) fn of(definitions: Vec<RecordedDefinition>) -> Option<Self> {
+impl NameEntry {
+    /// The entry of these definitions; none if it would answer nothing.
+    pub(super) fn of(definitions: Vec<IndexedDefinition>) -> Option<Self> {
         if !definitions.iter().any(|definition| definition.is_ready) {
             return None;
         }
@@ -56,13 +56,13 @@ impl Record {
         &self,
         order: &impl DylibOrder,
         certain_until: usize,
-        found: impl FnOnce(&RecordedDefinition),
+        found: impl FnOnce(&IndexedDefinition),
     ) -> bool {
         if let Self::One(definition) = self {
             return definition.answer(order, certain_until, found);
         }
-        let place = |definition: &RecordedDefinition| order.position_of(definition.dylib, definition.flags);
-        let tell = |position: usize, definition: &RecordedDefinition| {
+        let place = |definition: &IndexedDefinition| order.position_of(definition.dylib, definition.flags);
+        let tell = |position: usize, definition: &IndexedDefinition| {
             let answers = position <= certain_until && definition.is_answer();
             answers.then(|| found(definition)).is_some()
         };
@@ -83,7 +83,7 @@ impl Record {
 
     /// The successor with `definition` instead of what this has for that dylib, if anything; none if it would answer
     /// nothing.
-    pub(super) fn with(&self, definition: RecordedDefinition) -> Option<Self> {
+    pub(super) fn with(&self, definition: IndexedDefinition) -> Option<Self> {
         if let Self::ManyDefinitions(many) = self {
             return Some(Self::ManyDefinitions(many.with(definition)));
         }
@@ -107,7 +107,7 @@ impl Record {
         Self::of(definitions)
     }
 
-    pub(super) fn definitions(&self) -> Vec<RecordedDefinition> {
+    pub(super) fn definitions(&self) -> Vec<IndexedDefinition> {
         match self {
             Self::One(definition) => vec![*definition],
             Self::Several(definitions) => definitions.to_vec(),
@@ -116,8 +116,8 @@ impl Record {
     }
 }
 
-impl RecordedDefinition {
-    /// See [`Record::answer`]: the same where there is no other definition.
+impl IndexedDefinition {
+    /// See [`NameEntry::answer`]: the same where there is no other definition.
     #[inline]
     pub(super) fn answer(
         &self,
