@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use uruk_core::{
-    DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SearchOrder,
+    DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupRequest, LookupSet, SearchOrder,
     SymbolFlags, SymbolName, absolute_symbols,
 };
 use uruk_pipeline::runtime::image::ProgramImage;
@@ -42,7 +42,7 @@ impl Jit {
     pub(crate) fn defined_of(&self, order: &SearchOrder, wanted: &[&str]) -> Vec<SymbolName> {
         let is_defined = |name: &SymbolName| {
             let alone = LookupSet::one(name.clone());
-            self.engine.session.lookup_flags(LookupKind::Static, order, alone).is_ok()
+            self.engine.session.lookup_flags(LookupRequest::new(order, alone)).is_ok()
         };
         wanted.iter().map(|name| self.engine.session.intern(name)).filter(is_defined).collect()
     }
@@ -58,7 +58,7 @@ impl Jit {
                 return;
             }
             // A symbol that is defined nowhere is an error when its user is linked.
-            let _ = self.engine.session.lookup_flags(LookupKind::Static, order, LookupSet::required(names));
+            let _ = self.engine.session.lookup_flags(LookupRequest::new(order, LookupSet::required(names)));
         }
     }
 
@@ -79,7 +79,7 @@ impl Jit {
     pub(crate) fn bind_libraries(&self, order: &SearchOrder, names: Vec<SymbolName>) -> Result<(), JitError> {
         let mut found = HashMap::new();
         if !names.is_empty() {
-            let answer = self.engine.session.lookup(order, LookupSet::required(names))?;
+            let answer = self.engine.session.lookup(LookupRequest::new(order, LookupSet::required(names)))?;
             found.extend(answer.iter().map(|(name, definition)| (Box::from(name.as_str()), definition)));
         }
         self.engine.files.process.bind_to_program(&found);

@@ -199,7 +199,7 @@ impl Scope {
     fn held(&self, symbol: &str) -> Result<Held, JitError> {
         let symbol = self.intern(symbol);
         loop {
-            let found = self.session().lookup(&self.order(), required(&symbol))?;
+            let found = self.session().lookup(LookupRequest::new(&self.order(), required(&symbol)))?;
             if let Some(held) = self.hold(&symbol, &found)? {
                 self.initialize_on_lookup()?;
                 return Ok(held);

@@ -1,7 +1,7 @@
 //! Functions of a program that are compiled when they are first called, and that can be given other bodies.
 
 use uruk_core::{
-    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, MaterializationUnit,
+    AliasMap, AliasTarget, JitDylib, JitDylibLookupFlags, LookupRequest, LookupSet, MaterializationUnit,
     SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 use uruk_pipeline::lazy::LazyCallThroughManager;
@@ -231,7 +231,7 @@ impl Scope {
     ) -> Result<SymbolFlagsMap, JitError> {
         let order = SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
         let wanted = LookupSet::required(names.cloned());
-        let flags = self.engine.session.lookup_flags(LookupKind::Static, &order, wanted)?;
+        let flags = self.engine.session.lookup_flags(LookupRequest::new(&order, wanted))?;
         match flags.iter().find(|(_, flags)| !flags.contains(SymbolFlags::CALLABLE)) {
             Some((symbol, _)) => Err(JitError::NotCallable { symbol: symbol.as_str().into() }),
             None => Ok(flags),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use uruk_core::{
-    ExecutorSymbolDef, LookupError, LookupKind, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
+    ExecutorSymbolDef, LookupError, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
     SymbolName,
 };
 use uruk_pipeline::platform::LatentUnit;
@@ -60,7 +60,7 @@ impl Jit {
             let mut symbols = LookupSet::weakly_referenced(needed);
             roots.insert(entry.clone());
             symbols.extend(roots.drain().map(|root| (root, SymbolLookupFlags::RequiredSymbol)));
-            found = self.engine.session.lookup(&order, symbols)?.get(&entry);
+            found = self.engine.session.lookup(LookupRequest::new(&order, symbols))?.get(&entry);
         }
         self.bind_libraries(&order, for_libraries)?;
         // The caller is going to call an entry that it asks for.
@@ -73,7 +73,7 @@ impl Jit {
     fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<LatentUnit> {
         let undefined = LookupSet::required(units.iter().flat_map(|unit| unit.undefined.iter().cloned()));
         let missing: HashSet<SymbolName> =
-            match self.engine.session.lookup_flags(LookupKind::Static, order, undefined) {
+            match self.engine.session.lookup_flags(LookupRequest::new(order, undefined)) {
                 Ok(_) => return Vec::new(),
                 Err(LookupError::NotFound { symbols, .. }) => symbols.into_iter().collect(),
                 // Whichever of them it concerns is going to say so.

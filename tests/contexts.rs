@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use uruk::Jit;
 use uruk_core::sync::{Condvar, Latch, Mutex};
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupSet, MaterializationResponsibility,
-    SearchOrder, TaskDispatcher,
+    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupRequest, LookupSet,
+    MaterializationResponsibility, SearchOrder, TaskDispatcher,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_pipeline::ir::{
@@ -105,7 +105,9 @@ impl Compiling {
     }
 
     fn lookup(&self, names: &[String]) {
-        self.session.lookup(&SearchOrder::of(&self.main), self.names(names)).expect("found");
+        self.session
+            .lookup(LookupRequest::new(SearchOrder::of(&self.main), self.names(names)))
+            .expect("found");
     }
 }
 

@@ -61,7 +61,7 @@ fn compile(groups: &[Group]) -> Taken {
     let names = names.concat();
     Taken::by(|| {
         let symbols = LookupSet::required(names.iter().cloned());
-        let found = jit.session().lookup(&order, symbols).expect("every module compiles");
+        let found = jit.session().lookup(LookupRequest::new(&order, symbols)).expect("every module compiles");
         assert_eq!(found.len(), names.len());
     })
 }

@@ -5,6 +5,7 @@
 //! once and the rest later. The peer has the first two.
 
 use std::time::{Duration, Instant};
+use uruk_core::LookupRequest;
 
 use uruk::pipeline::cache::MemoryCache;
 use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder};
@@ -137,7 +138,7 @@ fn whole(scale: Scale, modules: &[Module], level: Level, threads: usize, hand_ov
             }
         });
         sample.extra("add_ms", millis(begun.elapsed()));
-        let found = sample.time(|| jit.session().lookup(&order, set(&names)));
+        let found = sample.time(|| jit.session().lookup(LookupRequest::new(&order, set(&names))));
         assert_eq!(found.expect("every symbol compiles").len(), names.len());
         if let Some(stats) = jit.cache_stats() {
             assert_eq!((stats.object_hits, stats.object_misses), (modules.len() as u64, 0));
@@ -174,7 +175,9 @@ fn case(hand_over: HandOver, state: State) -> &'static str {
 fn run_all(jit: &Jit, modules: &[Module]) {
     let symbols = modules.iter().flat_map(|module| &module.interface.symbols);
     let names: Vec<_> = symbols.map(|symbol| jit.intern(&symbol.name)).collect();
-    jit.session().lookup(&order([jit.main_dylib()]), set(&names)).expect("every symbol compiles");
+    jit.session()
+        .lookup(LookupRequest::new(order([jit.main_dylib()]), set(&names)))
+        .expect("every symbol compiles");
 }
 
 /// Calls a function of every seventh module; the results are the same for every engine and case.

@@ -4,6 +4,7 @@
 //! takes the answer of the one before.
 
 use std::time::Instant;
+use uruk_core::LookupRequest;
 
 use uruk::Jit;
 use uruk::core::SearchOrder;
@@ -80,7 +81,7 @@ fn sample(scale: Scale, objects: &[ObjectBuffer]) -> Sample {
 
 fn functions(jit: &Jit, order: &SearchOrder, names: &[String]) -> Vec<Body> {
     let names: Vec<_> = names.iter().map(|name| jit.intern(name)).collect();
-    let found = jit.session().lookup(order, set(&names)).expect("every object links");
+    let found = jit.session().lookup(LookupRequest::new(order, set(&names))).expect("every object links");
     let function = |name| {
         let address = found.get(name).expect("it was asked for").address;
         // SAFETY: the generator gives every function this signature, and the engine outlives the calls.

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::time::Instant;
+use uruk_core::LookupRequest;
 
 use uruk::Jit;
 use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, OptimizationPipeline, ThreadSafeModule};
@@ -94,7 +95,9 @@ fn link(scale: Scale, threads: usize, input: Input, objects: &[ObjectBuffer]) {
             }
         });
         sample.extra("add_ms", millis(sample.wall));
-        let found = sample.time(|| jit.session().lookup(&order, set(&names))).expect("every object links");
+        let found = sample
+            .time(|| jit.session().lookup(LookupRequest::new(&order, set(&names))))
+            .expect("every object links");
         assert_eq!(found.len(), names.len());
         sample.extra("mb_per_s", bytes as f64 / 1e6 / sample.wall.as_secs_f64());
         let last = names.last().expect("there are objects").as_str();

@@ -3,6 +3,7 @@
 use uruk::Jit;
 use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, ThreadSafeModule};
 use uruk::pipeline::object::ObjectBuffer;
+use uruk_core::LookupRequest;
 
 use crate::harness::{Row, Sample, Scale, repeat};
 use crate::modules::{Level, Module, parse};
@@ -62,6 +63,9 @@ fn link(objects: &[ObjectBuffer], modules: &[Module]) {
     }
     let symbols = modules.iter().flat_map(|module| &module.interface.symbols);
     let names: Vec<_> = symbols.map(|symbol| jit.intern(&symbol.name)).collect();
-    let found = jit.session().lookup(&order([jit.main_dylib()]), set(&names)).expect("every object links");
+    let found = jit
+        .session()
+        .lookup(LookupRequest::new(order([jit.main_dylib()]), set(&names)))
+        .expect("every object links");
     assert_eq!(found.len(), names.len());
 }

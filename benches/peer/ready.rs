@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use uruk::Jit;
-use uruk_core::{ExecutorSymbolDef, SymbolMap, absolute_symbols};
+use uruk_core::{ExecutorSymbolDef, LookupRequest, LookupSet, SymbolMap, absolute_symbols};
 
 use crate::harness::{Row, Sample, Scale, on_threads, repeat};
 use crate::point::Point;
@@ -74,7 +74,8 @@ fn by_text(scale: Scale, threads: usize) {
         names.iter().enumerate().map(|(at, name)| (name.clone(), definition(at))).collect();
     jit.main_dylib().define(absolute_symbols(symbols)).expect("names are distinct");
     let order = jit.main_dylib().link_order();
-    jit.session().lookup_symbols(&order, &names).expect("every symbol is defined");
+    let all = LookupSet::required(names.iter().cloned());
+    jit.session().lookup(LookupRequest::new(&order, all)).expect("every symbol is defined");
     let measure = |look_up: &(dyn Fn(usize) -> ExecutorSymbolDef + Sync)| {
         on_threads(&mut vec![(); threads], |thread, ()| {
             let mut index = thread * 37;
@@ -96,8 +97,7 @@ fn by_text(scale: Scale, threads: usize) {
         .report(&samples);
 }
 
-/// Looks up all symbols of a dylib with one query. The query takes the vector of their names; `set_ns_per_op` is the time of a
-/// query that makes a set of its own names, and an answer that keeps them.
+/// Looks up all symbols of a dylib with one query, which makes a set of their names.
 fn batch(scale: Scale) {
     let queries = scale.pick(100, 500);
     let operations = queries * SYMBOLS;
@@ -111,17 +111,9 @@ fn batch(scale: Scale) {
         let mut sample = Sample::default();
         sample.time(|| {
             for _ in 0..queries {
-                let found = engine.session.lookup_symbols(&engine.order, &names);
-                assert_eq!(black_box(found).expect("every symbol is ready").len(), names.len());
-            }
-        });
-        let mut by_set = Sample::default();
-        by_set.time(|| {
-            for _ in 0..queries {
                 black_box(engine.look_up(&engine.order, &names));
             }
         });
-        sample.extra("set_ns_per_op", by_set.wall.as_nanos() as f64 / operations as f64);
         sample
     });
     Row { case: "lookup_ready_batch", parameters: vec![], n: SYMBOLS, threads: 1, operations }

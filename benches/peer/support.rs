@@ -3,8 +3,9 @@
 use uruk_core::sync::Arc;
 use uruk_core::{
     ExecutionSession, ExecutionSessionBuilder, ExecutorAddr, ExecutorSymbolDef, JitDylib,
-    JitDylibLookupFlags, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolMap, SymbolName, TaskDispatcher, absolute_symbols,
+    JitDylibLookupFlags, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, SearchOrder, SymbolFlags, SymbolMap, SymbolName,
+    TaskDispatcher, absolute_symbols,
 };
 
 use crate::harness::SplitMix64;
@@ -66,7 +67,8 @@ impl Engine {
 
     /// Looks up all of `names` and blocks until they are Ready.
     pub(crate) fn look_up(&self, order: &SearchOrder, names: &[SymbolName]) -> LookupResult {
-        let found = self.session.lookup(order, set(names)).expect("every symbol is defined");
+        let found =
+            self.session.lookup(LookupRequest::new(order, set(names))).expect("every symbol is defined");
         assert_eq!(found.len(), names.len());
         found
     }

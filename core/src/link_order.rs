@@ -1,31 +1,6 @@
 //! Link orders as a graph, for those who start, stop or search dylibs together with what they depend on.
 
-use crate::{
-    DylibError, ExecutionSession, JitDylib, LookupError, LookupKind, LookupResult, LookupSet, RequiredState,
-    SearchOrder,
-};
-
-impl JitDylib {
-    /// Looks `symbols` up along the dylib's link order as it is when the lookup begins, and blocks until all are Ready.
-    ///
-    /// A link order that was read before may have changed since; this one is read in the same moment in which the
-    /// symbols are found, so that a transaction that changes both is seen whole.
-    ///
-    /// # Concurrency
-    /// As [`ExecutionSession::lookup`].
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::lookup`].
-    ///
-    /// # Cost
-    /// Takes the session lock, unlike a lookup along an order that is known already.
-    pub fn lookup(&self, symbols: LookupSet) -> Result<LookupResult, LookupError> {
-        let (session, itself) = (self.session(), SearchOrder::of(self));
-        let mut search = session.search(LookupKind::Static, &itself, symbols, RequiredState::Ready)?;
-        search.along = Some(self.id());
-        Ok(LookupResult::new(session.wait_for_answer(&itself, search, None)?, session.tag()))
-    }
-}
+use crate::{DylibError, ExecutionSession, JitDylib};
 
 impl ExecutionSession {
     /// Every dylib that searches beginning at `roots` may lead to, each once: a root, then depth first what its link

@@ -23,7 +23,7 @@ use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 ///
 /// # Examples
 /// ```
-/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, LookupSet};
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, LookupRequest, LookupSet};
 ///
 /// let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
@@ -32,7 +32,7 @@ use crate::{Dependency, ExecutorSymbolDef, LookupSet, SymbolMap, SymbolName};
 ///     request.addresses([("f", ExecutorAddr::new(0x1000)), ("g", ExecutorAddr::new(0x2000))])
 /// });
 /// main.define(Box::new(unit))?;
-/// let found = main.lookup(LookupSet::required([g.clone(), f]))?;
+/// let found = session.lookup(LookupRequest::along(&main, LookupSet::required([g.clone(), f])))?;
 /// assert_eq!(found.iter().next().map(|(name, _)| name), Some(&g));
 /// assert_eq!(found.get(&g).map(|definition| definition.address), Some(ExecutorAddr::new(0x2000)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

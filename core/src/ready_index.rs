@@ -38,7 +38,7 @@
 //! # Memory
 //!
 //! An entry goes with its name's last Ready definition. Names with one definition, nearly all, have about 70 bytes each in the map. A
-//! map that has few names left shrinks as others come.
+//! map that has few names left keeps up to 25 bytes for each that went, and shrinks as others come.
 //!
 //! **Architecture Invariant:** what a reader answers is what the locked path would have answered at some
 //! moment between the reader's two looks at the gate.

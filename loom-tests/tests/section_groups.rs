@@ -41,8 +41,8 @@ use section_groups::{Part, SectionGroups};
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    Detached, JitDylib, LookupError, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, Resource, ResourceTracker, SymbolName,
+    Detached, JitDylib, LookupError, LookupRequest, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, Resource, ResourceTracker, SymbolName,
 };
 
 const PREEMPTIONS: usize = 3;
@@ -142,7 +142,7 @@ impl Scene {
     /// Waits until a file is Ready.
     fn lookup(&self, initializer: &SymbolName) -> Result<(), LookupError> {
         let wanted = LookupSet::weakly_referenced([initializer.clone()]);
-        self.stage.session.lookup(&self.stage.order(), wanted).map(drop)
+        self.stage.session.lookup(LookupRequest::new(&self.stage.order(), wanted)).map(drop)
     }
 
     fn arrive(&self, responsibility: MaterializationResponsibility, order: u32) {

@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupSet};
+use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
 use uruk_pipeline::invoke::{
     BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, ValueType,
 };
@@ -65,7 +65,10 @@ fn main() {
         let name = session.intern(name);
         let unit = trampolines.unit(name.clone(), &signature, api).expect("two parameters");
         dylib.define(unit).expect("a new name");
-        let found = dylib.lookup(LookupSet::one(name.clone())).expect("it can be linked");
+        let found = dylib
+            .session()
+            .lookup(LookupRequest::along(&dylib, LookupSet::one(name.clone())))
+            .expect("it can be linked");
         found.get(&name).expect("it was asked for").address
     };
     let compiled = Instance::new();

@@ -73,7 +73,8 @@ impl MaterializationUnit for Unit {
         let needs = || LookupSet::required(self.needs.clone());
         match self.way {
             Way::Blocks => {
-                let found = session.lookup(&order, needs()).expect("all of them are defined");
+                let found =
+                    session.lookup(LookupRequest::new(&order, needs())).expect("all of them are defined");
                 finish(responsibility, &found);
             }
             Way::Declares => {
@@ -151,7 +152,9 @@ fn units_that_wait_in_every_way_all_end_with_the_same_answers() {
                     pool.wait_for_room(priority, 1).expect("no worker asks");
                 }
                 let symbols = LookupSet::required(wanted.iter().map(|(name, _)| name.clone()));
-                let found = session.lookup(&SearchOrder::of(&dylib), symbols).expect("all are defined");
+                let found = session
+                    .lookup(LookupRequest::new(SearchOrder::of(&dylib), symbols))
+                    .expect("all are defined");
                 for (name, address) in wanted {
                     assert_eq!(found[&name].address.value(), address);
                 }

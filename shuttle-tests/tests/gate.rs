@@ -33,8 +33,8 @@ use shuttle::scheduler::PctScheduler;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupSet,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolName, Transaction, absolute_symbols,
+    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupRequest,
+    LookupSet, MaterializationUnit, SearchOrder, SymbolFlags, SymbolName, Transaction, absolute_symbols,
 };
 
 /// At so many places a schedule leaves a thread that could go on.
@@ -133,7 +133,9 @@ impl Stage {
 
     /// The version in which all names were defined.
     fn look_up(&self) -> usize {
-        let found = self.session.lookup(&self.order, LookupSet::required(self.names.iter().cloned()));
+        let found = self
+            .session
+            .lookup(LookupRequest::new(&self.order, LookupSet::required(self.names.iter().cloned())));
         let found = found.expect("each name is always defined somewhere");
         let versions = self.names.each_ref().map(|name| found[name].address.value() as usize - 1);
         assert!(

@@ -120,7 +120,7 @@ impl Stage {
     }
 
     fn look_up_here(&self, index: usize) {
-        match self.session.lookup_here(self.request(index)) {
+        match self.session.lookup(self.request(index).here()) {
             Ok(found) => assert_eq!(found[&self.names[index]].address.value(), self.addresses[index]),
             Err(LookupError::Closed) => {}
             Err(error) => panic!("neither found nor closed: {error}"),
@@ -155,8 +155,8 @@ impl MaterializationUnit for Unit {
         let (session, dylib) = (responsibility.session().clone(), responsibility.dylib().clone());
         let address = |(name, here): &(SymbolName, bool)| {
             let found = match here {
-                true => session.lookup_here(request(&dylib, name)),
-                false => session.lookup_blocking(request(&dylib, name)),
+                true => session.lookup(request(&dylib, name).here()),
+                false => session.lookup(request(&dylib, name)),
             };
             found.expect("what a unit asks for is served")[name].address.value()
         };

@@ -18,7 +18,9 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{ExecutionSession, JitDylibLookupFlags, LookupSet, SearchOrder, SymbolFlags, SymbolName};
+use uruk_core::{
+    ExecutionSession, JitDylibLookupFlags, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolName,
+};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
 const UNITS: usize = 5;
@@ -40,7 +42,9 @@ fn units_that_block_on_each_other_all_end() {
                 Scripted::new([(names[index].clone(), SymbolFlags::EXPORTED)], move |responsibility| {
                     // Relaxed: shuttle's atomics are sequentially consistent.
                     started.fetch_add(1, Ordering::Relaxed);
-                    let found = responsibility.session().lookup(&order, LookupSet::required(needs.clone()));
+                    let found = responsibility
+                        .session()
+                        .lookup(LookupRequest::new(&order, LookupSet::required(needs.clone())));
                     assert_eq!(found.expect("all of them are defined").len(), needs.len());
                     let addresses = all_at(&responsibility, index as u64 + 1);
                     let resolved = responsibility.notify_resolved(&addresses).expect("nothing is removed");
@@ -51,12 +55,14 @@ fn units_that_block_on_each_other_all_end() {
         let ask = || {
             let (session, order, wanted) = (session.clone(), order.clone(), some_of(&names));
             thread::spawn(move || {
-                let found = session.lookup(&order, LookupSet::required(wanted.clone()));
+                let found = session.lookup(LookupRequest::new(&order, LookupSet::required(wanted.clone())));
                 assert_eq!(found.expect("all of them are defined").len(), wanted.len());
             })
         };
         let askers = [ask(), ask()];
-        let all = session.lookup(&order, LookupSet::required(names.clone())).expect("all are defined");
+        let all = session
+            .lookup(LookupRequest::new(&order, LookupSet::required(names.clone())))
+            .expect("all are defined");
         for (index, name) in names.iter().enumerate() {
             assert_eq!(all[name].address.value(), index as u64 + 1);
         }

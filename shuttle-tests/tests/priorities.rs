@@ -326,7 +326,7 @@ impl Stage {
                 drop(given_up);
             }
             _ => {
-                let found = self.session.lookup(&order, self.facts.needs_now(&wanted));
+                let found = self.session.lookup(LookupRequest::new(&order, self.facts.needs_now(&wanted)));
                 self.facts.check(&wanted, &found);
             }
         }

@@ -30,7 +30,7 @@ use uruk_core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
     DefinitionGenerator, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, FailureCause, GenerateRequest,
-    GeneratorId, JitDylib, JitDylibLookupFlags, LookupError, LookupResult, LookupSet,
+    GeneratorId, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet,
     MaterializationResponsibility, ResourceTracker, SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
     absolute_symbols,
 };
@@ -181,7 +181,7 @@ impl Stage {
     fn ask_locked(&self, order: &SearchOrder, name: usize) -> Answer {
         let mut set = LookupSet::one(self.names[name].clone());
         set.add(self.nobody.clone(), SymbolLookupFlags::WeaklyReferencedSymbol);
-        match self.session.lookup(order, set) {
+        match self.session.lookup(LookupRequest::new(order, set)) {
             Ok(found) => Answer::Address(found[&self.names[name]].address.value()),
             Err(error) => Answer::of(&error),
         }
@@ -313,7 +313,7 @@ impl Stage {
             }
             several => {
                 let set = LookupSet::required(several.iter().map(|&name| self.names[name].clone()));
-                let found = self.session.lookup(order, set);
+                let found = self.session.lookup(LookupRequest::new(order, set));
                 let address = |found: &LookupResult, name: usize| found[&self.names[name]].address.value();
                 found.map(|found| several.iter().map(|&name| address(&found, name)).collect())
             }

@@ -223,7 +223,7 @@ impl Stage {
         let request =
             || LookupRequest::new(SearchOrder::of(&self.bodies), LookupSet::required([name.clone()]));
         loop {
-            let found = self.session.lookup_here(request())?;
+            let found = self.session.lookup(request().here())?;
             let definition = found.dependency(&name).expect("it was found");
             let hold = || self.linked.lock().get(&body.number()).cloned();
             if let Some(held) = self.session.while_present(definition, hold)? {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use uruk::Jit;
-use uruk::core::{LookupKind, LookupSet};
+use uruk::core::{LookupRequest, LookupSet};
 use uruk::pipeline::object::PROFILE_RUNTIME;
 
 use super::clang;
@@ -32,7 +32,7 @@ pub(super) fn find_runtime(jit: &Jit) -> Result<(), RunError> {
 fn is_defined(jit: &Jit) -> bool {
     let order = jit.main_dylib().link_order();
     let runtime = LookupSet::one(jit.intern(PROFILE_RUNTIME));
-    jit.session().lookup_flags(LookupKind::Static, &order, runtime).is_ok()
+    jit.session().lookup_flags(LookupRequest::new(&order, runtime)).is_ok()
 }
 
 /// The archive that clang links.

@@ -10,7 +10,8 @@ use std::iter::successors;
 use uruk::OnCall;
 use uruk::core::sync::Arc;
 use uruk::core::{
-    DefinitionGenerator, FnRequest, FnUnit, GenerateRequest, LookupSet, ResolveError, SymbolMap, shared_error,
+    DefinitionGenerator, FnRequest, FnUnit, GenerateRequest, LookupRequest, LookupSet, ResolveError,
+    SymbolMap, shared_error,
 };
 use uruk::prelude::*;
 
@@ -161,7 +162,10 @@ fn needs(other: &'static str) -> impl FnOnce(&mut FnRequest<'_>) -> Result<Symbo
     move |request| {
         let other = request.session().intern(other);
         // As a compiler does that has error types of its own.
-        request.dylib().lookup(LookupSet::one(other)).map_err(JitError::from)?;
+        request
+            .session()
+            .lookup(LookupRequest::along(request.dylib(), LookupSet::one(other)))
+            .map_err(JitError::from)?;
         Ok(SymbolMap::default())
     }
 }

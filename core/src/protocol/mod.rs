@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | define, replace | `symbols/define.rs` | rows appear, `NeverSearched`; weak ones yield |
 //! | define addresses | `symbols/absolute.rs` | the same without a unit; a search makes them Ready at once |
-//! | lookup | `lookups/lookup.rs`, `lookups/lookup_one.rs` | names are matched, units claimed, the query lodged |
+//! | lookup | `lookups/lookup.rs` | names are matched, units claimed, the query lodged |
 //! | generate | `lookups/generate.rs` | what is missing is asked of generators; lookups suspend and resume |
 //! | complete, withdraw | `state/lookups/end.rs` | a query is answered, fails, or is given up |
 //! | claim, begin, delegate | `symbols/claim.rs` | a unit leaves its rows, and may come back before it starts |

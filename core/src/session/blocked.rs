@@ -4,94 +4,37 @@ use std::fmt;
 
 use crate::ids::QueryId;
 use crate::in_span::{Watched, inside};
-use crate::protocol::state::Answer;
 use crate::protocol::state::Search;
 use crate::sync::{Arc, Latch, weakened};
 use crate::task::in_place::Apart;
-use crate::{
-    Deadline, LookupError, LookupKind, LookupSet, RequiredState, SearchOrder, SymbolName, TaskPriority,
-    WaitError,
-};
+use crate::{Deadline, LookupError, SearchOrder, WaitError};
 
 use super::answers::{Asked, WaiterId};
 use super::drain::Wait;
 use super::holding::Blocking;
-use super::lodge::Question;
-use super::on_caller::Claims;
 use super::query::{Completion, Outcome};
 use super::{ExecutionSession, Locked, frame, holding};
 
 impl ExecutionSession {
-    /// Looks `symbols` up under the lock, and waits for what is not there yet.
-    pub(super) fn lookup_locked(
-        &self,
-        order: &SearchOrder,
-        symbols: LookupSet,
-        required_state: RequiredState,
-        deadline: Option<Deadline>,
-    ) -> Result<Answer, LookupError> {
-        let span = tracing::debug_span!("session.lookup", symbols = symbols.len());
-        // An answer is large: in a closure it would be moved once more.
-        let _inside = inside(span);
-        let search = self.search(LookupKind::Static, order, symbols, required_state)?;
-        self.wait_for_answer(order, search, deadline)
-    }
-
-    /// The same for one symbol.
-    pub(super) fn lookup_one_locked(
-        &self,
-        order: &SearchOrder,
-        name: &SymbolName,
-    ) -> Result<Answer, LookupError> {
-        if !order.is_of(self) || self.refuses_waits().is_some() {
-            return self.lookup_locked(order, LookupSet::one(name.clone()), RequiredState::Ready, None);
-        }
-        let span = tracing::debug_span!("session.lookup", symbols = 1);
-        let _inside = inside(span);
-        let wait_span = || Watched::new(tracing::debug_span!("lookup.wait", of = %name));
-        self.block(self.question_of_one(order, name), wait_span, None, Claims::ForTheDispatcher)
-    }
-
-    /// Lodges a search and waits for its answer.
-    pub(crate) fn wait_for_answer(
+    /// Lodges a search and waits for its answer. `here`: the units that it claims run on this thread.
+    pub(super) fn wait_for_answer(
         &self,
         order: &SearchOrder,
         mut search: Search,
         deadline: Option<Deadline>,
-    ) -> Result<Answer, LookupError> {
-        // On any thread: a thread that blocks needs the answer to go on.
-        search.priority = Some(TaskPriority::Demanded);
-        self.wait_for_answer_at(order, search, deadline, Claims::ForTheDispatcher)
-    }
-
-    /// The same, as urgent as the search says.
-    pub(super) fn wait_for_answer_at(
-        &self,
-        order: &SearchOrder,
-        search: Search,
-        deadline: Option<Deadline>,
-        claims: Claims,
-    ) -> Result<Answer, LookupError> {
-        let refusal = self.refuses_waits();
+        here: bool,
+    ) -> Outcome {
+        let span = tracing::debug_span!("session.lookup", symbols = search.symbols.len());
+        // An answer is large: in a closure it would be moved once more.
+        let _inside = inside(span);
+        search.refusal = self.refuses_waits();
         // Without a look at what there is: a thread that does not exist here may hold the lock.
-        if let Some(WaitError::Forked) = refusal {
+        if let Some(WaitError::Forked) = search.refusal {
             return Err(LookupError::Wait(WaitError::Forked));
         }
-        let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %Few(&search)));
-        let question = Question::new(order, search, self.is_over(deadline)).refused(refusal);
-        self.block(question, || wait_span, deadline, claims)
-    }
-
-    /// Lodges a question and waits for its answer.
-    #[inline]
-    fn block(
-        &self,
-        question: Question<'_>,
-        wait_span: impl FnOnce() -> Watched,
-        deadline: Option<Deadline>,
-        claims: Claims,
-    ) -> Outcome {
-        let runs_here = (claims == Claims::ForThisThread).then(crate::task::in_place::run_here);
+        search.is_late = self.is_over(deadline);
+        let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %FirstNames(&search)));
+        let runs_here = here.then(crate::task::in_place::run_here);
         // Deferred tasks stay in this thread's queue until the guard drops.
         let _runs = deadline.map(|_| RunsReady);
         let apart = self.lies_above_another_frame().then(crate::task::in_place::apart);
@@ -102,7 +45,7 @@ impl ExecutionSession {
         let mut waiter =
             Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
         let mut units = None;
-        self.lodge(question, Completion::Blocked(asked.waiter()), |query, state, effects| {
+        self.lodge(order, search, Completion::Blocked(asked.waiter()), |query, state, effects| {
             units = runs_here.as_ref().and_then(|_| self.keep_for_this_thread(effects));
             (waiter.query, waiter.stands) = (query, Stands::HasAsked);
             if let (Some(query), Some(mut holdings)) = (query, holdings) {
@@ -119,7 +62,7 @@ impl ExecutionSession {
                 drop((blocking, apart));
                 outcome
             }
-            Err(asked) => self.wait_for_others(asked, waiter, wait_span(), deadline, (blocking, apart)),
+            Err(asked) => self.wait_for_others(asked, waiter, wait_span, deadline, (blocking, apart)),
         }
     }
 
@@ -254,9 +197,9 @@ impl Drop for Waiter<'_> {
 }
 
 /// The first symbols of a search, for those who watch.
-struct Few<'a>(&'a Search);
+struct FirstNames<'a>(&'a Search);
 
-impl fmt::Display for Few<'_> {
+impl fmt::Display for FirstNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const FEW: usize = 3;
         for (index, (name, _)) in self.0.symbols.iter().take(FEW).enumerate() {

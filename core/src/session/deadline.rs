@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::sync::Arc;
-use crate::{LookupError, LookupResult, LookupSet, RequiredState, SearchOrder, Why};
+use crate::{LookupError, Why};
 
 use super::ExecutionSession;
 use super::query::Completion;
@@ -30,31 +30,6 @@ impl Deadline {
 }
 
 impl ExecutionSession {
-    /// Like [`ExecutionSession::lookup`], but gives up at `deadline`: the lookup is withdrawn, and work for it
-    /// alone that has not begun is put back.
-    ///
-    /// Ready symbols are found however late it is.
-    ///
-    /// # Concurrency
-    /// In place the deadline is looked at between tasks: a unit that has begun is not interrupted.
-    ///
-    /// # Errors
-    /// [`LookupError::DeadlineExceeded`] says of each symbol that was not ready in which state it was and why.
-    pub fn lookup_until(
-        &self,
-        order: &SearchOrder,
-        symbols: LookupSet,
-        deadline: Deadline,
-    ) -> Result<LookupResult, LookupError> {
-        match self.ready(order, symbols) {
-            Ok(ready) => Ok(ready),
-            Err(symbols) => {
-                let found = self.lookup_locked(order, symbols, RequiredState::Ready, Some(deadline))?;
-                Ok(LookupResult::new(found, self.tag()))
-            }
-        }
-    }
-
     /// How much time is left; zero once it is over.
     pub(crate) fn left_until(&self, deadline: Deadline) -> Duration {
         deadline.0.saturating_duration_since((self.0.clock)())

@@ -28,7 +28,7 @@ use crate::{
 ///
 /// # Examples
 /// ```
-/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, JitDylibLookupFlags, LookupSet};
+/// use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, JitDylibLookupFlags, LookupRequest, LookupSet};
 ///
 /// let session = ExecutionSession::new();
 /// let (main, library) = (session.create_jit_dylib("main")?, session.create_jit_dylib("library")?);
@@ -36,7 +36,7 @@ use crate::{
 /// let helper = session.intern("helper");
 /// let unit = FnUnit::new([helper.clone()], |request| request.addresses([("helper", ExecutorAddr::new(0x1000))]));
 /// library.define(Box::new(unit))?;
-/// assert!(main.lookup(LookupSet::one(helper)).is_ok());
+/// assert!(session.lookup(LookupRequest::along(&main, LookupSet::one(helper))).is_ok());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

@@ -2,17 +2,15 @@
 
 use crate::ids::QueryId;
 use crate::protocol::state::Found;
-use crate::{
-    ExecutionSession, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder,
-    SymbolFlagsMap,
-};
+use crate::{ExecutionSession, LookupError, LookupRequest, RequiredState, SymbolFlagsMap};
 
 use super::lodge::Purpose;
 use super::query::Completion;
 
 impl ExecutionSession {
-    /// The flags of each of `symbols`, found along `order` as by a lookup. Nothing is claimed or materialized;
-    /// generators are asked for missing symbols. Blocks until they have answered.
+    /// The flags of each of the request's symbols, found as by a lookup. Nothing is claimed or materialized;
+    /// generators are asked for missing symbols. Blocks until they have answered. The request's required state and its priority are of no
+    /// importance.
     ///
     /// Weakly referenced symbols that are absent are left out. Symbols that exist for their side effects only, and
     /// those that have failed, are listed like all others.
@@ -26,32 +24,15 @@ impl ExecutionSession {
     ///
     /// ORC: `ExecutionSession::lookupFlags`.
     #[doc(alias = "lookupFlags")]
-    pub fn lookup_flags(
-        &self,
-        kind: LookupKind,
-        order: &SearchOrder,
-        symbols: LookupSet,
-    ) -> Result<SymbolFlagsMap, LookupError> {
-        let mut search = self.search(kind, order, symbols, RequiredState::Resolved)?;
-        search.flags_only = true;
+    pub fn lookup_flags(&self, request: LookupRequest) -> Result<SymbolFlagsMap, LookupError> {
+        let deadline = request.deadline;
+        let (order, mut search) = self.search(request)?;
+        (search.required_state, search.flags_only) = (RequiredState::Resolved, true);
         let flags = |found: Found| (found.name, found.definition.flags);
-        Ok(self.wait_for_answer(order, search, None)?.into_found().map(flags).collect())
+        Ok(self.wait_for_answer(&order, search, deadline, false)?.into_found().map(flags).collect())
     }
 
-    /// The same without blocking: `handler` is called once, with the answer. The request's required state is of no
-    /// importance.
-    ///
-    /// # Concurrency
-    /// As [`ExecutionSession::lookup_async`].
-    pub fn lookup_flags_async(
-        &self,
-        request: LookupRequest,
-        handler: impl FnOnce(Result<SymbolFlagsMap, LookupError>) + Send + 'static,
-    ) {
-        self.start_flags(request, None, handler);
-    }
-
-    /// The same for a generator that needs the answer to let `on_behalf_of` go on.
+    /// Starts a lookup of flags for a generator, which needs the answer to let `on_behalf_of` go on.
     pub(crate) fn start_flags(
         &self,
         request: LookupRequest,

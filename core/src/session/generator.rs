@@ -28,7 +28,7 @@ pub struct GeneratorId {
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use uruk_core::{DefinitionGenerator, ExecutionSession, ExecutorAddr, FnUnit, GenerateRequest, LookupSet, shared_error};
+/// use uruk_core::{DefinitionGenerator, ExecutionSession, ExecutorAddr, FnUnit, GenerateRequest, LookupRequest, LookupSet, shared_error};
 ///
 /// /// Defines symbols that begin with `make_`.
 /// struct Maker;
@@ -55,8 +55,8 @@ pub struct GeneratorId {
 /// let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
 /// main.add_generator(Arc::new(Maker));
-/// assert!(main.lookup(LookupSet::one(session.intern("make_tea"))).is_ok());
-/// assert!(main.lookup(LookupSet::one(session.intern("tea"))).is_err());
+/// assert!(session.lookup(LookupRequest::along(&main, LookupSet::one(session.intern("make_tea")))).is_ok());
+/// assert!(session.lookup(LookupRequest::along(&main, LookupSet::one(session.intern("tea")))).is_err());
 /// # Ok::<(), uruk_core::DylibError>(())
 /// ```
 ///

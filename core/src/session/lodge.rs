@@ -1,42 +1,21 @@
 //! Lodging: the one way to ask, for threads, handlers and futures.
 //!
-//! A [`Question`] goes under the lock here, with its [`Completion`]: a thread that waits, a handler or a future. The protocol matches its
-//! names and claims units of symbols that were not searched before. A question that is refused is lodged too, and ends at once with its
+//! A [`Search`] goes under the lock here, with its [`Completion`]: a thread that waits, a handler or a future. The protocol matches its
+//! names and claims units of symbols that were not searched before. A search that is refused is lodged too, and ends at once with its
 //! error. So an answer has one way back.
 //!
 //! **Architecture Invariant:** a lookup on behalf of a claimed unit is never refused for want of room. That would fail symbols, and
 //! work in flight would wait for room that it has to make itself.
 
 use crate::ids::{QueryId, RowId};
-use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::{Order, Search};
 use crate::sync::Arc;
-use crate::{
-    Deadline, LookupError, LookupKind, LookupRequest, LookupSet, RequiredState, SearchOrder, SymbolName,
-    TaskPriority, WaitError,
-};
+use crate::{Deadline, LookupError, LookupRequest, LookupSet, SearchOrder, TaskPriority};
 
 use super::query::Completion;
 use super::{ExecutionSession, Live, frame, holding};
-
-/// A lookup's question, ready to be lodged.
-pub(crate) struct Question<'a> {
-    /// The order of `what`, for its names.
-    order: &'a SearchOrder,
-    what: What,
-    /// It comes too late: it asks for nothing that is not there.
-    is_late: bool,
-    /// Why its thread may not wait for what is not there.
-    refusal: Option<WaitError>,
-}
-
-enum What {
-    /// One symbol that shall be Ready.
-    One(Sought),
-    Any(Search),
-}
 
 /// The purpose of a lookup, if it is not for definitions alone.
 pub(crate) enum Purpose {
@@ -49,80 +28,22 @@ pub(crate) enum Purpose {
     },
 }
 
-impl<'a> Question<'a> {
-    pub(super) fn new(order: &'a SearchOrder, search: Search, is_late: bool) -> Self {
-        Self { order, what: What::Any(search), is_late, refusal: None }
-    }
-
-    /// The same from a thread that may not wait, if so.
-    pub(super) fn refused(mut self, refusal: Option<WaitError>) -> Self {
-        self.refusal = refusal;
-        self
-    }
-
-    pub(super) fn symbols(&self) -> usize {
-        match &self.what {
-            What::One(_) => 1,
-            What::Any(search) => search.symbols.len(),
-        }
-    }
-
-    /// Asks the protocol; gives the query, unless it has ended already.
-    #[inline]
-    fn ask(
-        order: &SearchOrder,
-        what: What,
-        is_late: bool,
-        completion: Completion,
-        state: &mut SessionState<Live>,
-        effects: &mut Effects<Live>,
-    ) -> Option<QueryId> {
-        let name = |position: usize| order.as_slice()[position].0.shared_name();
-        match what {
-            What::One(sought) => {
-                let dylibs = || order.iter().map(|(dylib, flags)| (dylib.id(), *flags));
-                match state.lookup_one(sought, dylibs(), completion, effects) {
-                    Ok(query) => Some(query),
-                    Err((sought, completion)) => {
-                        state.lookup(sought.into_search(dylibs().collect()), completion, name, effects)
-                    }
-                }
-            }
-            What::Any(search) if is_late => state.lookup_too_late(search, completion, name, effects),
-            What::Any(search) => state.lookup(search, completion, name, effects),
-        }
-    }
-}
-
 impl ExecutionSession {
-    /// Lodges a question. `lodged` hears of its query, unless that has ended already, before the lock is free: what has to be known
+    /// Lodges a search. `lodged` hears of its query, unless that has ended already, before the lock is free: what has to be known
     /// before its answer can come is noted there.
     #[inline]
     pub(super) fn lodge(
         &self,
-        question: Question<'_>,
+        order: &SearchOrder,
+        search: Search,
         completion: Completion,
         lodged: impl FnOnce(Option<QueryId>, &mut SessionState<Live>, &mut Effects<Live>),
     ) {
-        let span = tracing::debug_span!("lookup.lodge", symbols = question.symbols());
-        let Question { order, what, is_late, refusal } = question;
-        // A refused question is dropped without the lock.
-        let mut what = Some(what);
+        let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
         let inside = crate::inside(span);
         self.transact(|state, effects| {
-            let refused = match &mut what {
-                Some(What::Any(search)) => refusal.filter(|_| !state.ends_at_once(search)),
-                _ => None,
-            };
-            let query = match refused {
-                Some(refusal) => {
-                    effects.complete(completion, Err(LookupError::Wait(refusal)));
-                    None
-                }
-                None => what
-                    .take()
-                    .and_then(|what| Question::ask(order, what, is_late, completion, state, effects)),
-            };
+            let name = |position: usize| order.as_slice()[position].0.shared_name();
+            let query = state.lookup(search, completion, name, effects);
             lodged(query, state, effects);
         });
         drop(inside);
@@ -137,60 +58,44 @@ impl ExecutionSession {
         completion: Completion,
         query: &mut Option<QueryId>,
     ) {
-        let LookupRequest { kind, order, symbols, required_state, deadline, priority } = request;
-        let is_late = self.is_over(deadline);
+        let deadline = request.deadline;
         let completion = self.judged(completion, deadline);
-        let search = self.search(kind, &order, symbols, required_state).and_then(|mut search| {
+        let search = self.search(request).and_then(|(order, mut search)| {
             match purpose {
-                Purpose::Definitions => search.priority = priority,
-                Purpose::Alias(alias) => (search.alias, search.priority) = (Some(alias), priority),
+                Purpose::Definitions => {}
+                Purpose::Alias(alias) => search.alias = Some(alias),
                 Purpose::Flags { on_behalf_of } => {
-                    (search.flags_only, search.on_behalf_of) = (true, on_behalf_of);
+                    (search.flags_only, search.on_behalf_of, search.priority) = (true, on_behalf_of, None);
                 }
             }
+            search.is_late = self.is_over(deadline);
             // One that comes too late asks for nothing.
-            let overloaded = if is_late { None } else { self.overloaded_by(&mut search) };
-            overloaded.map_or(Ok(search), Err)
+            let overloaded = if search.is_late { None } else { self.overloaded_by(&mut search) };
+            overloaded.map_or(Ok((order, search)), Err)
         });
         match search {
-            Ok(search) => {
-                self.lodge(Question::new(&order, search, is_late), completion, |lodged, _, _| {
-                    *query = lodged
-                });
-            }
+            Ok((order, search)) => self.lodge(&order, search, completion, |lodged, _, _| *query = lodged),
             Err(error) => self.transact(|_, effects| effects.complete(completion, Err(error))),
         }
     }
 
-    /// A question about one symbol that shall become Ready, from a thread that blocks for it.
-    #[inline]
-    pub(super) fn question_of_one<'a>(&self, order: &'a SearchOrder, name: &SymbolName) -> Question<'a> {
-        let sought = Sought {
-            name: name.clone(),
-            by_task: self.in_task(),
-            asked_by: frame::asks(self.tag()),
-            priority: Some(TaskPriority::Demanded),
-        };
-        Question { order, what: What::One(sought), is_late: false, refusal: None }
+    /// The search that a request asks for, and its order.
+    pub(super) fn search(&self, request: LookupRequest) -> Result<(SearchOrder, Search), LookupError> {
+        let LookupRequest { kind, order, symbols, required_state, priority, along, .. } = request;
+        let search = self.search_along(&order, symbols)?;
+        let along = order.iter().next().filter(|_| along).map(|(dylib, _)| dylib.id());
+        Ok((order, Search { kind, required_state, priority, along, ..search }))
     }
 
-    pub(crate) fn search(
+    /// A search of this thread for symbols that shall become Ready.
+    pub(super) fn search_along(
         &self,
-        kind: LookupKind,
         order: &SearchOrder,
         symbols: LookupSet,
-        required_state: RequiredState,
     ) -> Result<Search, LookupError> {
         let order = self.own_order(order).map_err(|dylib| LookupError::ForeignDylib { dylib })?;
-        Ok(Search {
-            kind,
-            order,
-            symbols,
-            required_state,
-            by_task: self.in_task(),
-            asked_by: frame::asks(self.tag()),
-            ..Search::default()
-        })
+        let (by_task, asked_by) = (self.in_task(), frame::asks(self.tag()));
+        Ok(Search { order, symbols, by_task, asked_by, ..Search::default() })
     }
 
     /// The order as ids, or the name of a dylib that belongs to another session.

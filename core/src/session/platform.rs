@@ -151,7 +151,7 @@ impl ExecutionSession {
         symbols
             .into_iter()
             .map(|(dylib, symbols)| {
-                let found = self.lookup(&SearchOrder::of(&dylib), symbols)?;
+                let found = self.lookup(LookupRequest::new(SearchOrder::of(&dylib), symbols))?;
                 Ok((dylib, found))
             })
             .collect()

@@ -22,13 +22,13 @@ impl ExecutionSession {
     ///
     /// # Examples
     /// ```
-    /// # use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, LookupSet, SymbolFlags, absolute_symbols};
+    /// # use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, LookupRequest, LookupSet, SymbolFlags, absolute_symbols};
     /// # let session = ExecutionSession::new();
     /// # let main = session.create_jit_dylib("main")?;
     /// # let name = session.intern("function");
     /// # let address = ExecutorSymbolDef::new(ExecutorAddr::new(1), SymbolFlags::EXPORTED);
     /// # main.define(absolute_symbols([(name.clone(), address)].into_iter().collect()))?;
-    /// let found = session.lookup(&main.link_order(), LookupSet::required([name.clone()]))?;
+    /// let found = session.lookup(LookupRequest::new(main.link_order(), LookupSet::required([name.clone()])))?;
     /// let definition = found.dependency(&name).expect("it was found");
     /// assert_eq!(session.while_present(definition, || "kept")?, Some("kept"));
     /// main.remove(&[name])?;

@@ -9,8 +9,8 @@ use crate::ids::QueryId;
 use crate::protocol::state::Answer;
 use crate::sync::{Arc, Mutex, weakened};
 use crate::{
-    Deadline, ExecutionSession, LookupError, LookupKind, LookupResult, LookupSet, RequiredState, SearchOrder,
-    TaskPriority,
+    Deadline, ExecutionSession, JitDylib, LookupError, LookupKind, LookupResult, LookupSet, RequiredState,
+    SearchOrder, TaskPriority,
 };
 
 use super::answers::WaiterId;
@@ -48,12 +48,16 @@ pub struct LookupRequest {
     /// How urgent it is. Without one it is as urgent as the unit on whose behalf this thread asks: the one whose
     /// `materialize` it runs, or one of whose lookups it is answering; and it rises with that unit's priority. A lookup on
     /// no unit's behalf leaves each unit it needs at [its own priority](crate::MaterializationUnit::priority). A thread
-    /// that blocks in a lookup demands, unless it says otherwise in [`ExecutionSession::lookup_blocking`].
+    /// that blocks in a lookup demands, unless it says otherwise here.
     ///
     /// Speculative and idle lookups on no unit's behalf, and those that say nothing of it and would start only such units, are refused with
     /// [`LookupError::Overloaded`] while the dispatcher has as much of such work as it may;
     /// [`ExecutionSession::wait_for_room`] waits until it has less.
     pub priority: Option<TaskPriority>,
+    /// Whether the units that the lookup claims run on the thread that blocks in it: see [`here`](Self::here).
+    pub here: bool,
+    /// Whether to search the link order of the order's first dylib, as it is when the lookup begins, instead of the order: see [`along`](Self::along).
+    pub along: bool,
 }
 
 impl LookupRequest {
@@ -66,7 +70,20 @@ impl LookupRequest {
             required_state: RequiredState::Ready,
             deadline: None,
             priority: None,
+            here: false,
+            along: false,
         }
+    }
+
+    /// A static lookup of `symbols` along the link order of `dylib`, as it is when the lookup begins, until they are Ready.
+    ///
+    /// A link order that was read before may have changed since. This one is read in the same moment in which the symbols are found, so a
+    /// transaction that changes both is seen whole.
+    ///
+    /// # Cost
+    /// Takes the session's lock, unlike a lookup along an order that is known already.
+    pub fn along(dylib: &JitDylib, symbols: LookupSet) -> Self {
+        Self { along: true, ..Self::new(SearchOrder::of(dylib), symbols) }
     }
 
     /// The same lookup, as urgent as `priority` and no more, on any thread.
@@ -86,9 +103,44 @@ impl LookupRequest {
     }
 
     /// The same lookup, answered as soon as addresses are known: what linkers ask for.
+    ///
+    /// The code at these addresses may not run before the symbols are Ready: the caller emits code of its own that
+    /// [depends](LookupResult::dependencies) on them. Functions that call each other use this, each after it has
+    /// [resolved](crate::MaterializationResponsibility::notify_resolved) its own address. Units that block until the others are Ready wait
+    /// for each other.
     #[must_use]
     pub fn until_resolved(mut self) -> Self {
         self.required_state = RequiredState::Resolved;
+        self
+    }
+
+    /// The same lookup; the units that it claims run on the thread that blocks in it, one after another, before the thread sleeps. No worker
+    /// has to wake for them. A lookup that does not block pays no heed to it.
+    ///
+    /// Units that these look up in turn go to the dispatcher as ever: several threads may work on them. If the dispatcher refuses
+    /// them, because it is shut down, they run on this thread too. Units of a [serial queue](crate::SerialQueue) go to the dispatcher,
+    /// and so do those that only a generator provides.
+    ///
+    /// Of several threads that look the same symbol up one runs its unit, and the others wait. Units run on the stack of the caller, and
+    /// may nest as deep as in place. Such a lookup is never [`Overloaded`](LookupError::Overloaded): nothing is queued anywhere else.
+    ///
+    /// # Examples
+    /// ```
+    /// # use uruk_core::{ExecutionSession, ExecutorAddr, FnUnit, LookupRequest, LookupSet};
+    /// # let session = ExecutionSession::new();
+    /// # let main = session.create_jit_dylib("main")?;
+    /// let caller = std::thread::current().id();
+    /// let next = session.intern("next");
+    /// main.define(Box::new(FnUnit::new([next.clone()], move |request| {
+    ///     assert_eq!(std::thread::current().id(), caller);
+    ///     request.addresses([("next", ExecutorAddr::new(0x1000))])
+    /// })))?;
+    /// session.lookup(LookupRequest::new(main.link_order(), LookupSet::one(next)).here())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn here(mut self) -> Self {
+        self.here = true;
         self
     }
 }

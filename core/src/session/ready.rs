@@ -5,8 +5,8 @@ use crate::lookup_result::ReadyDefinitions;
 use crate::ready_index::IndexedDefinition;
 use crate::sync::Arc;
 use crate::{
-    ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, RequiredState, SearchOrder,
-    SymbolFuture, SymbolName,
+    ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, SearchOrder, SymbolFuture,
+    SymbolName, TaskPriority,
 };
 
 use super::ExecutionSession;
@@ -14,11 +14,15 @@ use super::lodge::Purpose;
 use super::query::{Completion, FutureSlot};
 
 impl ExecutionSession {
-    /// Looks up `symbols` along `order`, materializing what is not ready; blocks until all are Ready.
+    /// Looks up the request's symbols, materializing what is not ready; blocks until all have the required state. It is as urgent as the
+    /// request says, and [`Demanded`](TaskPriority::Demanded) without that.
+    ///
+    /// At the request's deadline the lookup is withdrawn, and work for it alone that has not begun is put back. Ready symbols are found
+    /// however late it is.
     ///
     /// # Concurrency
     /// Callable from any thread. A pool worker that waits here is replaced. On the in-place dispatcher the
-    /// units run on this thread.
+    /// units run on this thread, and a deadline is looked at between them: a unit that has begun is not interrupted.
     ///
     /// # Errors
     /// [`LookupError::NotFound`] names every missing symbol and the dylibs searched;
@@ -28,45 +32,31 @@ impl ExecutionSession {
     /// found there. [`LookupError::AliasOfRemoved`] names an alias whose source is gone.
     /// [`LookupError::WouldDeadlock`] names a cycle of blocked lookups that this one is part of. A cycle that leads through
     /// two sessions is not seen, and hangs: no session knows what another waits for.
+    /// [`LookupError::DeadlineExceeded`] says of each symbol that was not ready in which state it was and why.
+    /// [`LookupError::Overloaded`] refuses a lookup that asks for speculative or idle work alone.
     ///
     /// # Cost
     /// Symbols that are all Ready: no lock, one probe each, and one allocation for the answer. Otherwise one
     /// transaction plus the work.
     ///
     /// ORC: `ExecutionSession::lookup`.
-    pub fn lookup(&self, order: &SearchOrder, symbols: LookupSet) -> Result<LookupResult, LookupError> {
-        match self.ready(order, symbols) {
-            Ok(ready) => Ok(ready),
-            Err(symbols) => {
-                let found = self.lookup_locked(order, symbols, RequiredState::Ready, None)?;
-                Ok(LookupResult::new(found, self.tag()))
-            }
+    pub fn lookup(&self, request: LookupRequest) -> Result<LookupResult, LookupError> {
+        let request = match self.ready_request(request) {
+            Ok(ready) => return Ok(ready),
+            Err(request) => request,
+        };
+        let (deadline, here) = (request.deadline, request.here);
+        let (order, mut search) = self.search(request)?;
+        // On any thread: a thread that blocks needs the answer to go on.
+        search.priority.get_or_insert(TaskPriority::Demanded);
+        // A lookup that comes too late asks for nothing.
+        if !here
+            && !self.is_over(deadline)
+            && let Some(overloaded) = self.overloaded_by(&mut search)
+        {
+            return Err(overloaded);
         }
-    }
-
-    /// The same until addresses are known, for code that refers to the symbols and does not run yet. The code at these addresses may
-    /// not run before the symbols are Ready: the caller emits code of its own that [depends](LookupResult::dependencies) on them.
-    ///
-    /// Functions that call each other use this, each after it has [resolved](crate::MaterializationResponsibility::notify_resolved)
-    /// its own address. Units that block until the others are Ready wait for each other.
-    ///
-    /// # Concurrency
-    /// As [`ExecutionSession::lookup`].
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::lookup`].
-    pub fn lookup_resolved(
-        &self,
-        order: &SearchOrder,
-        symbols: LookupSet,
-    ) -> Result<LookupResult, LookupError> {
-        match self.ready(order, symbols) {
-            Ok(ready) => Ok(ready),
-            Err(symbols) => {
-                let found = self.lookup_locked(order, symbols, RequiredState::Resolved, None)?;
-                Ok(LookupResult::new(found, self.tag()))
-            }
-        }
+        Ok(LookupResult::new(self.wait_for_answer(&order, search, deadline, here)?, self.tag()))
     }
 
     /// Looks up one required symbol and blocks until it is Ready.
@@ -86,7 +76,9 @@ impl ExecutionSession {
         if let Some(ready) = self.ready_symbol(order, name) {
             return Ok(ready);
         }
-        let found = self.lookup_one_locked(order, name)?;
+        let mut search = self.search_along(order, LookupSet::one(name.clone()))?;
+        search.priority = Some(TaskPriority::Demanded);
+        let found = self.wait_for_answer(order, search, None, false)?;
         found.into_one().map(|found| found.definition).ok_or(LookupError::Closed)
     }
 
@@ -128,29 +120,6 @@ impl ExecutionSession {
         self.0.ready_index.link_order_changes()
     }
 
-    /// Looks up required symbols and blocks until all are Ready; gives their definitions in the order of `names`.
-    ///
-    /// # Cost
-    /// For symbols that are all Ready: no lock, no reference count, and one allocation, for the answer.
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::lookup`].
-    pub fn lookup_symbols(
-        &self,
-        order: &SearchOrder,
-        names: &[SymbolName],
-    ) -> Result<Vec<ExecutorSymbolDef>, LookupError> {
-        let mut ready = Vec::with_capacity(names.len());
-        let found = |definition: &IndexedDefinition| ready.push(definition.symbol());
-        // See `ready` for the empty set.
-        if !names.is_empty() && self.read_ready_index(order, names.iter(), found) {
-            return Ok(ready);
-        }
-        let symbols = LookupSet::required(names.iter().cloned());
-        let found = self.lookup_locked(order, symbols, RequiredState::Ready, None)?;
-        Ok(found.into_found().map(|found| found.definition).collect())
-    }
-
     /// Starts a lookup and calls `handler` once, with the answer.
     ///
     /// # Concurrency
@@ -190,6 +159,10 @@ impl ExecutionSession {
 
     /// The answer of a request whose symbols are all Ready, or the request.
     pub(super) fn ready_request(&self, mut request: LookupRequest) -> Result<LookupResult, LookupRequest> {
+        // Which order it is, only the locked path knows.
+        if request.along {
+            return Err(request);
+        }
         // A symbol that is Ready is Resolved too, and no generator is asked for it: state and kind do not matter.
         self.ready(&request.order, std::mem::take(&mut request.symbols)).map_err(|symbols| {
             request.symbols = symbols;

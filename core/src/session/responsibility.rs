@@ -60,12 +60,12 @@ pub(crate) use duty::Duty;
 ///
 /// # Examples
 /// ```
-/// use uruk_core::{ExecutionSession, LookupSet, MaterializationResponsibility, SymbolMap, shared_error};
+/// use uruk_core::{ExecutionSession, LookupRequest, LookupSet, MaterializationResponsibility, SymbolMap, shared_error};
 ///
 /// /// A compiler whose code refers to `needs`: address first, so that others can refer to it, then the code.
 /// fn compile(duty: MaterializationResponsibility, here: SymbolMap, needs: LookupSet) {
 ///     let Ok(duty) = duty.notify_resolved(&here).map_err(|refused| refused.fail()) else { return };
-///     match duty.session().lookup_resolved(&duty.dylib().link_order(), needs) {
+///     match duty.session().lookup(LookupRequest::new(duty.dylib().link_order(), needs).until_resolved()) {
 ///         // The code is written and in place now. A refusal has failed the symbols.
 ///         Ok(found) => drop(duty.complete(found.dependencies())),
 ///         Err(error) => duty.fail(shared_error(error)),

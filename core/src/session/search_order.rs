@@ -287,6 +287,12 @@ impl FromIterator<(JitDylib, JitDylibLookupFlags)> for SearchOrder {
     }
 }
 
+impl From<&SearchOrder> for SearchOrder {
+    fn from(order: &SearchOrder) -> Self {
+        order.clone()
+    }
+}
+
 impl From<Vec<(JitDylib, JitDylibLookupFlags)>> for SearchOrder {
     fn from(dylibs: Vec<(JitDylib, JitDylibLookupFlags)>) -> Self {
         dylibs.into_iter().collect()

@@ -67,15 +67,15 @@ pub enum RequiredState {
 ///
 /// # Examples
 /// ```
-/// use uruk_core::{ExecutionSession, LookupSet, SymbolLookupFlags};
+/// use uruk_core::{ExecutionSession, LookupRequest, LookupSet, SymbolLookupFlags};
 ///
 /// let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
 /// let mut symbols = LookupSet::default();
 /// symbols.add(session.intern("hook"), SymbolLookupFlags::WeaklyReferencedSymbol);
-/// assert_eq!(main.lookup(symbols.clone()).map(|found| found.len()).ok(), Some(0));
+/// assert_eq!(session.lookup(LookupRequest::along(&main, symbols.clone())).map(|found| found.len()).ok(), Some(0));
 /// symbols.add(session.intern("main"), SymbolLookupFlags::RequiredSymbol);
-/// assert!(main.lookup(symbols).is_err());
+/// assert!(session.lookup(LookupRequest::along(&main, symbols)).is_err());
 /// # Ok::<(), uruk_core::DylibError>(())
 /// ```
 ///

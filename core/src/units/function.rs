@@ -5,9 +5,9 @@ use std::error::Error;
 use std::fmt;
 
 use crate::{
-    Dependency, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupResult,
-    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ResolveError,
-    Resource, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError, shared_error,
+    Dependency, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest,
+    LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    ResolveError, Resource, SymbolFlags, SymbolFlagsMap, SymbolMap, SymbolName, TrackerError, shared_error,
 };
 
 /// A unit that is a function: it is called when one of the symbols is first looked up, and says where they are.
@@ -201,23 +201,8 @@ impl FnRequest<'_> {
         &mut self,
         names: impl IntoIterator<Item = SymbolName>,
     ) -> Result<LookupResult, LookupError> {
-        let found = self.session().lookup_resolved(&self.dylib().link_order(), LookupSet::required(names))?;
-        self.dependencies.extend(found.dependencies());
-        Ok(found)
-    }
-
-    /// The same until the symbols are Ready: for code that this function itself calls.
-    ///
-    /// # Concurrency
-    /// Blocks until they are Ready. The pool replaces the worker meanwhile.
-    ///
-    /// # Errors
-    /// Those of a lookup; [`LookupError::WouldDeadlock`] if one of the symbols needs this unit.
-    pub fn lookup_ready(
-        &mut self,
-        names: impl IntoIterator<Item = SymbolName>,
-    ) -> Result<LookupResult, LookupError> {
-        let found = self.dylib().lookup(LookupSet::required(names))?;
+        let request = LookupRequest::new(self.dylib().link_order(), LookupSet::required(names));
+        let found = self.session().lookup(request.until_resolved())?;
         self.dependencies.extend(found.dependencies());
         Ok(found)
     }

@@ -17,8 +17,8 @@ use crate::session::query::Completion;
 use crate::sync::Arc;
 use crate::{
     DependenceGroup, ExecutionSession, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError,
-    LookupKind, LookupRequest, LookupResult, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, RequiredState, SymbolFlags, SymbolName,
+    LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
+    MaterializationUnit, SearchOrder, SymbolFlags, SymbolName,
 };
 
 /// The source of an alias, and the flags of the alias itself.
@@ -214,14 +214,8 @@ fn look_up(
 ) {
     let row = responsibility.dependency(&alias).map(|alias| alias.row);
     let session = responsibility.session().clone();
-    let request = LookupRequest {
-        kind: LookupKind::Static,
-        order: [(source.clone(), flags)].into(),
-        symbols: LookupSet::one(target.source.clone()),
-        required_state: RequiredState::Resolved,
-        deadline: None,
-        priority: None,
-    };
+    let order = SearchOrder::from([(source.clone(), flags)]);
+    let request = LookupRequest::new(order, LookupSet::one(target.source.clone())).until_resolved();
     let parked = responsibility.detach();
     let completion =
         Completion::Handler(Box::new(move |found| finish(parked.attach(), alias, &target, found)));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  asker                                    emitter
-//!  lookup_until: lodge                      emit: the query ends, its answer leaves with the effects
+//!  lookup until: lodge                      emit: the query ends, its answer leaves with the effects
 //!  time is over: expire                      ⋮
 //!    the query lives ─ DeadlineExceeded     store the answer, open the latch
 //!    it has ended ─ wait for the answer
@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 use loom_tests::stage::{Stage, definition, model, resolve};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::thread;
-use uruk_core::{Deadline, ExecutionSession, LookupError, LookupSet};
+use uruk_core::{Deadline, ExecutionSession, LookupError, LookupRequest, LookupSet};
 
 loom_tests::catches_its_weakenings!();
 
 /// ```text
-///  asker: lookup_until, whose time is over when it waits      emitter: resolve ─ emit
+///  asker: lookup until, whose time is over when it waits      emitter: resolve ─ emit
 /// ```
 #[test]
 fn who_gives_up_late_is_answered() {
@@ -47,7 +47,10 @@ fn who_gives_up_late_is_answered() {
             resolve(parked.attach()).notify_emitted(Vec::new()).expect("nothing can refuse it");
         });
         let until = Deadline::at(begin + limit);
-        match stage.session.lookup_until(&stage.order(), LookupSet::one(name.clone()), until) {
+        match stage
+            .session
+            .lookup(LookupRequest::new(&stage.order(), LookupSet::one(name.clone())).until(until))
+        {
             Ok(found) => assert_eq!(found.get(&name), Some(definition())),
             Err(LookupError::DeadlineExceeded { .. }) => {}
             Err(error) => panic!("{error}"),

@@ -41,8 +41,9 @@ use loom_tests::stage::{
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupKind, LookupSet, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags, SymbolName, symbol_aliases,
+    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupKind, LookupRequest, LookupSet,
+    MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags,
+    SymbolName, symbol_aliases,
 };
 
 loom_tests::catches_its_weakenings!();
@@ -268,7 +269,7 @@ fn who_comes_during_a_removal_is_not_told_of_what_that_ends() {
         let client = stage.lookup_beside(&a);
         let remover = thread::spawn(move || tracker.remove().expect("it has no resource"));
         let gone = LookupSet::weakly_referenced([gone]);
-        let left = stage.session.lookup_flags(LookupKind::Static, &stage.order(), gone);
+        let left = stage.session.lookup_flags(LookupRequest::new(&stage.order(), gone));
         if left.expect("nothing is missing").is_empty() {
             let b = parked_b.attach();
             let error = stage.lookup(&a).expect_err("r falls, and a with it");

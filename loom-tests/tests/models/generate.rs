@@ -20,7 +20,7 @@
 //! | `generate::keeps_its_place`: a finished request does not free the generator before its queue is served | `core/src/protocol/state/lookups/generator.rs` | `a_lookup_queues_behind_a_suspended_one` |
 //! | `generate::serves_one_even_if_it_has_ended`: a lookup that was given up takes the turn of the next | `core/src/protocol/lookups/generate.rs` | `a_lookup_given_up_in_the_queue_costs_nobody_their_turn` |
 //! | `generate::removal_forgets_its_queue`: a generator goes, and lookups that queued there stay | `core/src/protocol/lookups/generate.rs` | `a_generator_that_goes_leaves_nobody_in_its_queue` |
-//! | `generate::at_sight_nobody_is_asked`: a lookup of one symbol overlooks generators that come before what it finds | `core/src/protocol/lookups/lookup_one.rs` | `what_a_generator_defines_comes_before_what_lies_behind_it` |
+//! | `generate::overlooks_what_comes_before`: a lookup overlooks generators that come before what it finds | `core/src/protocol/lookups/lookup.rs` | `what_a_generator_defines_comes_before_what_lies_behind_it` |
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, definition, model_within, resolve_and_emit, unit};

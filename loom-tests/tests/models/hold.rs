@@ -32,7 +32,8 @@ use std::error::Error;
 use loom_tests::stage::{Stage, model, resolve_and_emit, unit};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    AliasTarget, LookupError, LookupSet, Resource, ResourceTracker, SymbolFlags, SymbolName, symbol_aliases,
+    AliasTarget, LookupError, LookupRequest, LookupSet, Resource, ResourceTracker, SymbolFlags, SymbolName,
+    symbol_aliases,
 };
 
 /// The thing at the address: the symbol's code until that is removed, then something else.
@@ -77,7 +78,8 @@ impl Scene {
     fn take(&self, name: &SymbolName) -> Result<&'static str, LookupError> {
         let session = &self.stage.session;
         loop {
-            let found = session.lookup(&self.stage.order(), LookupSet::one(name.clone()))?;
+            let found =
+                session.lookup(LookupRequest::new(&self.stage.order(), LookupSet::one(name.clone())))?;
             let definition = found.dependency(name).expect("it was found");
             if let Some(held) = session.while_present(definition, || *self.place.lock())? {
                 return Ok(held);

@@ -26,9 +26,9 @@
 #![cfg(uruk_loom)]
 
 use loom_tests::stage::{Stage, definition, emit_beside, model, resolve};
-use uruk_core::LookupSet;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
+use uruk_core::{LookupRequest, LookupSet};
 
 #[test]
 fn a_lookup_that_lodges_while_its_symbol_is_emitted_is_answered() {
@@ -92,7 +92,10 @@ fn a_lookup_of_two_units_ends_with_the_last() {
             let parked = stage.parked(&[name]);
             emit_beside(parked)
         });
-        let found = stage.session.lookup(&stage.order(), LookupSet::required(names.clone())).expect("found");
+        let found = stage
+            .session
+            .lookup(LookupRequest::new(&stage.order(), LookupSet::required(names.clone())))
+            .expect("found");
         assert!(names.iter().all(|name| found.get(name) == Some(definition())));
         emitters.into_iter().for_each(|emitter| emitter.join().expect("no panic"));
     });

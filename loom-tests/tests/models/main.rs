@@ -27,7 +27,6 @@ mod serial_queue;
 mod shadow;
 mod sleep;
 mod symbol_name;
-mod table;
 mod transaction;
 mod transfer;
 mod urgency;

@@ -32,13 +32,13 @@ use uruk_core::{ExecutorSymbolDef, LookupError, SymbolName};
 /// More add nothing but time.
 const PREEMPTIONS_MAX: usize = 3;
 
-fn lookup_here(stage: &Stage, name: &SymbolName) -> Result<ExecutorSymbolDef, LookupError> {
-    let found = stage.session.lookup_here(stage.request(name))?;
+fn look_up_here(stage: &Stage, name: &SymbolName) -> Result<ExecutorSymbolDef, LookupError> {
+    let found = stage.session.lookup(stage.request(name).here())?;
     Ok(found.get(name).expect("it was asked for"))
 }
 
 /// ```text
-///  main: lookup_here                             another: lookup_here
+///  main: lookup here                             another: lookup here
 /// ```
 #[test]
 fn two_callers_make_one_unit() {
@@ -46,16 +46,16 @@ fn two_callers_make_one_unit() {
         let (stage, _queue, name, started) = Stage::queued::<Queue>();
         let other = thread::spawn({
             let (stage, name) = (stage.clone(), name.clone());
-            move || lookup_here(&stage, &name)
+            move || look_up_here(&stage, &name)
         });
-        assert_eq!(lookup_here(&stage, &name).expect("found"), definition());
+        assert_eq!(look_up_here(&stage, &name).expect("found"), definition());
         assert_eq!(other.join().expect("no panic").expect("found"), definition());
         assert_eq!(started.load(Ordering::Relaxed), 1);
     });
 }
 
 /// ```text
-///  main: lookup_here                             another: remove the tracker
+///  main: lookup here                             another: remove the tracker
 /// ```
 #[test]
 fn a_removal_ends_the_lookup_or_comes_after_it() {
@@ -71,7 +71,7 @@ fn a_removal_ends_the_lookup_or_comes_after_it() {
         });
         stage.dylib.define_with_tracker(at_work, &tracker).expect("the name is new");
         let remover = thread::spawn(move || tracker.remove().expect("nothing complains"));
-        match lookup_here(&stage, &name) {
+        match look_up_here(&stage, &name) {
             Ok(found) => assert_eq!(found, definition()),
             Err(LookupError::NotFound { .. } | LookupError::Failed(_)) => {}
             Err(error) => panic!("neither found, failed nor missing: {error}"),
@@ -81,7 +81,7 @@ fn a_removal_ends_the_lookup_or_comes_after_it() {
 }
 
 /// ```text
-///  main: lookup_here                             another: close
+///  main: lookup here                             another: close
 /// ```
 #[test]
 fn a_close_waits_for_what_a_caller_has_claimed() {
@@ -105,7 +105,7 @@ fn a_close_waits_for_what_a_caller_has_claimed() {
                 closed.store(1, Ordering::Release);
             }
         });
-        match lookup_here(&stage, &name) {
+        match look_up_here(&stage, &name) {
             Ok(found) => assert_eq!(found, definition()),
             Err(LookupError::Closed | LookupError::Failed(_)) => {}
             Err(error) => panic!("neither found nor closed: {error}"),

@@ -31,8 +31,8 @@ use loom_tests::stage::{Stage, model_within};
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{
-    ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError, LookupSet, SearchOrder,
-    SymbolFlags, SymbolName, absolute_symbols,
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupSet,
+    SearchOrder, SymbolFlags, SymbolName, absolute_symbols,
 };
 
 const PREEMPTIONS: usize = 3;
@@ -61,7 +61,8 @@ fn change_beside(stage: &Arc<Stage>, names: &[SymbolName; 2]) -> thread::JoinHan
 
 /// The answer to one lookup of both names; an error if they are missing.
 fn both(stage: &Stage, names: &[SymbolName; 2]) -> Result<[u64; 2], ()> {
-    match stage.session.lookup(&stage.order(), LookupSet::required(names.iter().cloned())) {
+    match stage.session.lookup(LookupRequest::new(&stage.order(), LookupSet::required(names.iter().cloned())))
+    {
         Ok(found) => Ok([0, 1].map(|index| found[&names[index]].address.value())),
         Err(LookupError::NotFound { .. }) => Err(()),
         Err(error) => panic!("neither found nor missing: {error}"),
@@ -124,7 +125,10 @@ fn names_that_go_together_are_seen_to_go_together() {
             let (stage, names) = (stage.clone(), names.clone());
             move |order: &SearchOrder| {
                 let set = LookupSet::required(names.iter().cloned());
-                let found = stage.session.lookup(order, set).expect("they are in the second at least");
+                let found = stage
+                    .session
+                    .lookup(LookupRequest::new(order, set))
+                    .expect("they are in the second at least");
                 [0, 1].map(|index| found[&names[index]].address.value())
             }
         };

@@ -25,7 +25,7 @@ use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{
     DefinitionGenerator, ExecutorAddr, ExecutorSymbolDef, GenerateRequest, JitDylib, JitDylibLookupFlags,
-    LookupSet, SearchOrder, SymbolFlags, SymbolName, absolute_symbols,
+    LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolName, absolute_symbols,
 };
 
 const PREEMPTIONS: usize = 3;
@@ -57,7 +57,8 @@ impl Scene {
     /// The answer to one lookup of both names.
     fn both(&self) -> [u64; 2] {
         let set = LookupSet::required(self.names.iter().cloned());
-        let found = self.stage.session.lookup(&self.order, set).expect("they are never missing");
+        let found =
+            self.stage.session.lookup(LookupRequest::new(&self.order, set)).expect("they are never missing");
         [0, 1].map(|index| found[&self.names[index]].address.value())
     }
 

@@ -27,8 +27,8 @@
 use loom_tests::stage::{Stage, model};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupSet,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolName, absolute_symbols,
+    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, JitDylibLookupFlags, LookupRequest,
+    LookupSet, MaterializationUnit, SearchOrder, SymbolFlags, SymbolName, absolute_symbols,
 };
 
 const FRONT: ExecutorAddr = ExecutorAddr::new(1);
@@ -54,7 +54,10 @@ impl Layers {
         for (dylib, address) in [(&stage.dylib, FRONT), (&back, BACK)] {
             dylib.define(at(&names, address)).expect("names are new");
             let order = SearchOrder::of(dylib);
-            stage.session.lookup(&order, LookupSet::required(names.clone())).expect("defined");
+            stage
+                .session
+                .lookup(LookupRequest::new(&order, LookupSet::required(names.clone())))
+                .expect("defined");
         }
         Arc::new(Self { stage, back, names })
     }
@@ -76,7 +79,8 @@ impl Layers {
     }
 
     fn addresses(&self) -> [ExecutorAddr; 2] {
-        let found = self.session().lookup(&self.order(), LookupSet::required(self.names.clone()));
+        let found =
+            self.session().lookup(LookupRequest::new(&self.order(), LookupSet::required(self.names.clone())));
         let found = found.expect("both names are defined at every moment");
         [0, 1].map(|index: usize| found[&self.names[index]].address)
     }

@@ -29,7 +29,7 @@ use loom_tests::queue::Queue;
 use loom_tests::stage::{Stage, definition, model_within};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{LookupSet, TaskDispatcher};
+use uruk_core::{LookupRequest, LookupSet, TaskDispatcher};
 
 /// More add nothing but time: a worker that sleeps on the queue takes many steps.
 const PREEMPTIONS_MAX: usize = 3;
@@ -106,7 +106,7 @@ fn a_unit_that_others_want_is_started() {
         });
         let other = thread::spawn({
             let (stage, both) = (stage.clone(), LookupSet::required([first.clone(), second]));
-            move || stage.session.lookup(&stage.order(), both)
+            move || stage.session.lookup(LookupRequest::new(&stage.order(), both))
         });
         drop(future);
         drop(stage.session.lookup_future(stage.request(&first)));

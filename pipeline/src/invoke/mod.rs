@@ -97,7 +97,7 @@ pub enum TrampolineError {
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupSet};
+/// use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
 /// use uruk_pipeline::invoke::{BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, ValueType};
 /// use uruk_pipeline::link::ObjectLinkingLayer;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
@@ -121,7 +121,7 @@ pub enum TrampolineError {
 /// let signature = SpecializedSignature { parameters: vec![integer; 2], result: integer };
 /// let name = session.intern("invoke two integers");
 /// main.define(trampolines.unit(name.clone(), &signature, &InvokeApi::Boxed)?)?;
-/// let invoke = main.lookup(LookupSet::one(name.clone()))?.get(&name).unwrap().address;
+/// let invoke = session.lookup(LookupRequest::along(&main, LookupSet::one(name.clone())))?.get(&name).unwrap().address;
 ///
 /// let instance = CodeInstance::new();
 /// let code = ExecutorAddr::from_ptr(add as extern "C" fn(u64, u64) -> u64 as *const u8);

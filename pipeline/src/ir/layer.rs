@@ -16,7 +16,7 @@ use crate::object::{ObjectBuffer, ObjectLayer};
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use uruk_core::{ExecutionSession, LookupSet};
+/// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
 /// use uruk_pipeline::ir::{IrCompileLayer, IrCompiler, IrLayer, OptimizationLevel, define_ir};
 /// use uruk_pipeline::link::ObjectLinkingLayer;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
@@ -32,7 +32,7 @@ use crate::object::{ObjectBuffer, ObjectLayer};
 /// let main = session.create_jit_dylib("main")?;
 /// let source = ObjectBuffer::new("answer.ll", "define i64 @answer() { ret i64 42 }".as_bytes());
 /// define_ir(&main, &layer, &target, source)?;
-/// assert!(main.lookup(LookupSet::one(session.intern("answer"))).is_ok());
+/// assert!(session.lookup(LookupRequest::along(&main, LookupSet::one(session.intern("answer")))).is_ok());
 /// session.close()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

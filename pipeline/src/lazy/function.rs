@@ -122,7 +122,7 @@ impl LazyFunction {
     fn find_here(&self, body: &Body) -> Result<Found, LazyCallError> {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
-        Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup_here(request))?)
+        Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup(request.here()))?)
     }
 
     /// The function as it was defined: its unit, and its number there.
@@ -228,7 +228,7 @@ pub(super) fn speculative(
     uses_pool: bool,
 ) -> Result<LookupResult, LookupError> {
     let request = request.at(TaskPriority::Speculative);
-    if uses_pool { session.lookup_blocking(request) } else { session.lookup_here(request) }
+    if uses_pool { session.lookup(request) } else { session.lookup(request.here()) }
 }
 
 /// Looks a function of `dylib` up and has `hold` hold its code.

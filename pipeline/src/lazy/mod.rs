@@ -10,7 +10,7 @@
 //! `runtime/call_through.rs`.
 //!
 //! **Where it runs.** The body is looked up. Unless another thread has begun with it, it is compiled and linked on the thread that calls
-//! ([`lookup_here`](uruk_core::ExecutionSession::lookup_here)): no other thread has to wake. Threads that call it meanwhile wait in the
+//! ([`LookupRequest::here`](uruk_core::LookupRequest::here)): no other thread has to wake. Threads that call it meanwhile wait in the
 //! same lookup.
 //!
 //! **Tiers.** If there are any, a slot may lead to a counting part first, which jumps on to the body:
@@ -118,7 +118,7 @@ type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
 /// # #[cfg(feature = "llvm")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
-/// use uruk_core::{AliasMap, AliasTarget, ExecutionSession, LookupSet, SymbolFlags};
+/// use uruk_core::{AliasMap, AliasTarget, ExecutionSession, LookupRequest, LookupSet, SymbolFlags};
 /// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
 /// # use uruk_pipeline::object::ObjectLayer;
 /// use uruk_pipeline::lazy::LazyCallThroughManager;
@@ -140,7 +140,7 @@ type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
 /// let lazy: AliasMap = [(answer.clone(), AliasTarget { source: answer.clone(), flags })].into_iter().collect();
 /// main.define(LazyCallThroughManager::new(layer).lazy_reexports(&bodies, lazy))?;
 ///
-/// let stub = main.lookup(LookupSet::one(answer.clone()))?; // Nothing is linked yet but the stub.
+/// let stub = session.lookup(LookupRequest::along(&main, LookupSet::one(answer.clone())))?; // Nothing is linked yet but the stub.
 /// // SAFETY: that is its signature.
 /// let call: extern "C" fn() -> i64 = unsafe { std::mem::transmute(stub.get(&answer).unwrap().address.to_ptr::<()>()) };
 /// assert_eq!(call(), 42);

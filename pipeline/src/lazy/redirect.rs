@@ -133,7 +133,10 @@ impl LazyCallThroughManager {
     ) -> Result<(), RedirectError> {
         let session = dylib.session();
         let all = LookupSet::required(functions.values().map(|function| function.source.clone()));
-        session.lookup(&SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]), all)?;
+        session.lookup(LookupRequest::new(
+            SearchOrder::from([(bodies.clone(), JitDylibLookupFlags::MatchAllSymbols)]),
+            all,
+        ))?;
         let bodies = |AliasTarget { source, .. }: AliasTarget| {
             let ready = self.find(bodies, &source)?;
             Ok((Body { dylib: bodies.downgrade(), name: source }, Some(ready)))
@@ -206,7 +209,9 @@ impl LazyCallThroughManager {
     }
 
     fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {
-        let look_up = |request: LookupRequest| dylib.session().lookup(&request.order, request.symbols);
+        let look_up = |request: LookupRequest| {
+            dylib.session().lookup(LookupRequest::new(&request.order, request.symbols))
+        };
         find(|address| self.layer.hold(address), dylib, name, look_up).map_err(|error| match error {
             FindError::Lookup(error) => error.into(),
             FindError::NotCallable => RedirectError::NotCallable { function: name.clone() },

@@ -50,7 +50,7 @@ use crate::runtime::{ifunc, unwind};
 /// # #[cfg(feature = "llvm")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
-/// use uruk_core::{ExecutionSession, LookupSet};
+/// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
 /// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
 /// use uruk_pipeline::object::ObjectLayer;
 /// use uruk_pipeline::link::ObjectLinkingLayer;
@@ -65,7 +65,7 @@ use crate::runtime::{ifunc, unwind};
 /// let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
 /// define_object(&main, &layer, object)?; // Of any compiler; here it defines `answer`.
-/// assert!(main.lookup(LookupSet::one(session.intern("answer"))).is_ok());
+/// assert!(session.lookup(LookupRequest::along(&main, LookupSet::one(session.intern("answer")))).is_ok());
 /// session.close()?;
 /// # Ok(())
 /// # }

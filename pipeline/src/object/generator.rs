@@ -33,7 +33,7 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// # #[cfg(feature = "llvm")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
-/// use uruk_core::{ExecutionSession, LookupSet};
+/// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
 /// # use uruk_pipeline::link::ObjectLinkingLayer;
 /// # use uruk_pipeline::memory::InProcessMemoryManager;
 /// # use uruk_pipeline::platform::Platform;
@@ -53,7 +53,7 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// let index = ArchiveIndex::read(&archive)?; // `answer.o` is in it.
 /// let generator = StaticArchiveGenerator::new(index, move |dylib, member| define_object(dylib, &layer, member));
 /// main.add_generator(Arc::new(generator));
-/// assert!(main.lookup(LookupSet::one(session.intern("answer"))).is_ok());
+/// assert!(session.lookup(LookupRequest::along(&main, LookupSet::one(session.intern("answer")))).is_ok());
 /// # session.close()?;
 /// # Ok(())
 /// # }

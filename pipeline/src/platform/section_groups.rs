@@ -361,7 +361,7 @@ mod tests {
                 let (session, order, start) = (session.clone(), dylib.link_order(), start.clone());
                 thread::spawn(move || {
                     start.wait();
-                    session.lookup(&order, LookupSet::weakly_referenced([symbol]))
+                    session.lookup(LookupRequest::new(&order, LookupSet::weakly_referenced([symbol])))
                 })
             });
             start.open();

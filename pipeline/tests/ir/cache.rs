@@ -7,7 +7,9 @@ use std::sync::{Arc, Once};
 use crate::layers::RecordingLayer;
 use crate::support::Scratch;
 use uruk_core::sync::Mutex;
-use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet, SearchOrder, SharedError};
+use uruk_core::{
+    ExecutionSession, JitDylib, LookupError, LookupRequest, LookupSet, SearchOrder, SharedError,
+};
 use uruk_pipeline::cache::{
     Access, CacheMode, CompileCache, DiskCache, EntryKind, MemoryCache, Miss, ObjectCache, PackLimits,
     ReadOnlyCache,
@@ -111,7 +113,9 @@ impl Program {
 
     fn lookup(&self, name: &str) -> Result<(), LookupError> {
         let order = SearchOrder::of(&self.dylib);
-        self.session.lookup(&order, LookupSet::required([self.session.intern(name)])).map(drop)
+        self.session
+            .lookup(LookupRequest::new(&order, LookupSet::required([self.session.intern(name)])))
+            .map(drop)
     }
 
     /// Adds a file and compiles it; answers the object.

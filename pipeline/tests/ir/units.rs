@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::layers::{Linked, RecordingLayer, chain};
 use crate::support::{Scratch, open, run};
 use uruk_core::{
-    ExecutionSession, JitDylib, LookupError, LookupResult, LookupSet, MaterializationResponsibility,
-    SearchOrder, SharedError, shared_error,
+    ExecutionSession, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, SearchOrder, SharedError, shared_error,
 };
 use uruk_pipeline::ir::IrLayer;
 use uruk_pipeline::ir::{
@@ -62,7 +62,10 @@ impl Program {
 
     fn lookup(&self, names: &[&str]) -> Result<LookupResult, LookupError> {
         let order = SearchOrder::of(&self.dylib);
-        self.session.lookup(&order, LookupSet::required(names.iter().map(|name| self.session.intern(name))))
+        self.session.lookup(LookupRequest::new(
+            &order,
+            LookupSet::required(names.iter().map(|name| self.session.intern(name))),
+        ))
     }
 
     fn linked(&self) -> Vec<Linked> {

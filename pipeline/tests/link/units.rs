@@ -7,8 +7,8 @@ use crate::layers::{Linked, RecordingLayer};
 use crate::support::{Scratch, open, run};
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{
-    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupResult, LookupSet, SearchOrder, SharedError,
-    SymbolFlags, Task, TaskDispatcher, WaitError,
+    ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupRequest, LookupResult, LookupSet, SearchOrder,
+    SharedError, SymbolFlags, Task, TaskDispatcher, WaitError,
 };
 use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{
@@ -37,7 +37,10 @@ impl Program {
 
     fn lookup(&self, names: &[&str]) -> Result<LookupResult, uruk_core::LookupError> {
         let order = SearchOrder::of(&self.dylib);
-        self.session.lookup(&order, LookupSet::required(names.iter().map(|name| self.session.intern(name))))
+        self.session.lookup(LookupRequest::new(
+            &order,
+            LookupSet::required(names.iter().map(|name| self.session.intern(name))),
+        ))
     }
 
     fn linked(&self) -> Vec<Linked> {
@@ -178,7 +181,7 @@ fn a_weak_reference_does_not_pull_a_member_in() {
     serve(&program, archive_of(&scratch, &[("only", "int only = 1;")]));
     let order = SearchOrder::of(&program.dylib);
     let weakly = LookupSet::weakly_referenced([program.session.intern("only")]);
-    assert!(program.session.lookup(&order, weakly).expect("absent is fine").is_empty());
+    assert!(program.session.lookup(LookupRequest::new(&order, weakly)).expect("absent is fine").is_empty());
     assert!(program.linked().is_empty());
     program.lookup(&["only"]).expect("found");
 }

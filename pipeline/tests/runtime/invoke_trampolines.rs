@@ -3,7 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, JitDylib, LookupSet};
+use uruk_core::{
+    CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, JitDylib, LookupRequest, LookupSet,
+};
 use uruk_pipeline::invoke::{
     BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, TrampolineError, ValueType,
 };
@@ -71,7 +73,11 @@ impl Stage {
         let name = self.session.intern(name);
         let unit = self.trampolines.unit(name.clone(), signature, api).expect("there are registers enough");
         self.dylib.define(unit).expect("a new name");
-        let found = self.dylib.lookup(LookupSet::one(name.clone())).expect("it can be linked");
+        let found = self
+            .dylib
+            .session()
+            .lookup(LookupRequest::along(&self.dylib, LookupSet::one(name.clone())))
+            .expect("it can be linked");
         found.get(&name).expect("it was asked for").address
     }
 }
@@ -239,7 +245,11 @@ fn a_trampoline_keeps_the_instance_that_it_calls() {
     let unit = stage.trampolines.unit(name.clone(), &specialized(&[I], I), &api).expect("one parameter");
     stage.dylib.define_with_tracker(unit, &tracker).expect("a new name");
     drop(api);
-    stage.dylib.lookup(LookupSet::one(name)).expect("it can be linked");
+    stage
+        .dylib
+        .session()
+        .lookup(LookupRequest::along(&stage.dylib, LookupSet::one(name)))
+        .expect("it can be linked");
     assert_eq!(Arc::strong_count(&instance), 2);
     tracker.remove().expect("it is there");
     assert_eq!(Arc::strong_count(&instance), 1);

@@ -165,7 +165,7 @@ impl MaterializationUnit for Unit {
         let needs = facts.needs_now(&facts.needs[index]);
         match way {
             Way::Parks | Way::Blocks => {
-                let found = session.lookup(&order, needs);
+                let found = session.lookup(LookupRequest::new(&order, needs));
                 facts.check(&facts.needs[index], &found);
                 if let Ok(found) = found {
                     facts.emit(index, responsibility, found.dependencies());

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use uruk_core::{
     DeadlockStep, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError,
-    MaterializationResponsibility, SymbolName, Task, TaskPriority, WhyState,
+    LookupRequest, MaterializationResponsibility, SymbolName, Task, TaskPriority, WhyState,
 };
 
 use crate::{TestUnit, exported, finish, order, set};
@@ -18,7 +18,7 @@ pub type Teller = mpsc::Sender<(String, LookupError)>;
 
 /// Looks symbols of `main` up, blocking.
 pub fn look_up(main: &JitDylib, names: &[&str]) -> Result<(), LookupError> {
-    main.session().lookup(&order(main), set(main.session(), names)).map(drop)
+    main.session().lookup(LookupRequest::new(order(main), set(main.session(), names))).map(drop)
 }
 
 /// The same as `who`, who tells of an error.

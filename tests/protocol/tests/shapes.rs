@@ -169,8 +169,8 @@ fn one_unit(count: usize) {
     });
     main.define(unit.boxed()).unwrap();
     let set = LookupSet::required(names);
-    assert_eq!(session.lookup(&order(&main), set.clone()).unwrap().len(), count);
-    assert_eq!(session.lookup(&order(&main), set).unwrap().len(), count);
+    assert_eq!(session.lookup(LookupRequest::new(order(&main), set.clone())).unwrap().len(), count);
+    assert_eq!(session.lookup(LookupRequest::new(order(&main), set)).unwrap().len(), count);
     main.clear().unwrap();
 }
 
@@ -187,7 +187,10 @@ fn one_unit_split(count: usize) {
         finish(responsibility);
     });
     main.define(unit.boxed()).unwrap();
-    assert_eq!(session.lookup(&order(&main), LookupSet::required(names)).unwrap().len(), count);
+    assert_eq!(
+        session.lookup(LookupRequest::new(order(&main), LookupSet::required(names))).unwrap().len(),
+        count
+    );
 }
 
 fn aliases_of_one_unit(count: usize) {

@@ -129,7 +129,7 @@ impl MaterializationUnit for Node {
             0..=3 => resume_unwind(Box::new("on purpose")),
             4..=7 => responsibility.fail(shared_error("on purpose")),
             8 | 9 => drop(responsibility),
-            10..=59 => self.answer(responsibility, session.lookup(&order(&main), needs)),
+            10..=59 => self.answer(responsibility, session.lookup(LookupRequest::new(order(&main), needs))),
             60..=89 => {
                 let (told, answer) = (Arc::new(Latch::new()), Arc::new(Mutex::new(None)));
                 session.lookup_async(LookupRequest::new(order(&main), needs), {
@@ -223,7 +223,9 @@ impl Round {
             41 => drop(self.pool.metrics()),
             _ => {
                 asked();
-                self.hear(self.session.lookup(&order(&self.main), LookupSet::required(names)));
+                self.hear(
+                    self.session.lookup(LookupRequest::new(order(&self.main), LookupSet::required(names))),
+                );
             }
         }
     }

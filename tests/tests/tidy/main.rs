@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use uruk_core::LookupRequest;
 
 mod architectures;
 mod chosen;

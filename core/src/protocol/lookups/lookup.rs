@@ -54,6 +54,10 @@ impl<P: Payload> SessionState<P> {
         dylib_name: impl FnOnce(usize) -> crate::sync::Arc<str>,
         effects: &mut Effects<P>,
     ) -> Option<QueryId> {
+        if let Some(error) = self.may_not_wait(&mut search) {
+            effects.complete(handler, Err(error));
+            return None;
+        }
         if !self.admits(search.by_task) {
             effects.complete(handler, Err(LookupError::Closed));
             return None;
@@ -203,7 +207,8 @@ impl<P: Payload> SessionState<P> {
                 matches.rows.push(None);
                 continue;
             };
-            matches.may_generate |= first_generating < position;
+            matches.may_generate |=
+                first_generating < position && !weakened("generate::overlooks_what_comes_before");
             let found = &self.definitions[row];
             matches.is_doubtful |=
                 found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });

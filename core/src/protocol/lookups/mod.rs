@@ -2,5 +2,4 @@
 
 pub(crate) mod generate;
 pub(crate) mod lookup;
-pub(crate) mod lookup_one;
 pub(crate) mod why;

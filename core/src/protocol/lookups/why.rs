@@ -94,16 +94,13 @@ impl<P: Payload> SessionState<P> {
         Why { symbol: symbol.clone(), dylib: first, state, demand: Demand::default() }
     }
 
-    /// A lookup that begins when its time is over: it is answered if that is all there is to do, and asks for nothing.
-    pub(crate) fn lookup_too_late(
-        &mut self,
-        mut search: Search,
-        handler: P::Handler,
-        dylib_name: impl FnOnce(usize) -> Arc<str>,
-        effects: &mut Effects<P>,
-    ) -> Option<QueryId> {
-        if self.ends_at_once(&mut search) {
-            return self.lookup(search, handler, dylib_name, effects);
+    /// Why a lookup may not begin to wait, if it would have to: its thread may not, or its time is over.
+    pub(super) fn may_not_wait(&mut self, search: &mut Search) -> Option<LookupError> {
+        if (search.refusal.is_none() && !search.is_late) || self.ends_at_once(search) {
+            return None;
+        }
+        if let Some(refusal) = search.refusal.take() {
+            return Some(LookupError::Wait(refusal));
         }
         let first = self.first_dylib_of(&search.order);
         let whys = search
@@ -112,8 +109,7 @@ impl<P: Payload> SessionState<P> {
             .map(|(name, _)| self.why_along(&search.order, name, first.clone(), None, Detail::AtHand));
         let waiting: Vec<Why> =
             whys.filter(|why| !matches!(why.state, WhyState::Ready { .. })).take(WHYS_MAX).collect();
-        effects.complete(handler, Err(LookupError::DeadlineExceeded { waiting: waiting.into() }));
-        None
+        Some(LookupError::DeadlineExceeded { waiting: waiting.into() })
     }
 
     fn first_dylib_of(&self, order: &[(DylibId, JitDylibLookupFlags)]) -> Arc<str> {

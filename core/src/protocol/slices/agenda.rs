@@ -161,9 +161,5 @@ mod parts {
         pub(crate) fn set_slice_steps(&mut self, steps: usize) {
             self.slice_steps = steps;
         }
-
-        pub(crate) fn ended(&self) -> impl std::fmt::Debug + '_ {
-            &self.ended
-        }
     }
 }

@@ -36,9 +36,7 @@ pub(crate) use effects::{Effects, Generation, Leftover};
 pub(crate) use failures::Fallen;
 pub(crate) use lookups::end::{Answer, Found, FoundEntries};
 pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
-pub(crate) use lookups::query::{
-    Asker, Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search,
-};
+pub(crate) use lookups::query::{Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search};
 pub(crate) use payload::Payload;
 pub(crate) use pending::{Begun, ClaimedUnit, PendingUnit};
 pub(crate) use rising::RisingPriority;

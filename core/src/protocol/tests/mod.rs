@@ -5,7 +5,6 @@
 //! | `model/` | random histories of all operations, against a naive model |
 //! | `priorities.rs` | random histories of needs, against the rule of priorities |
 //! | `slices.rs`, `between_slices.rs` | what is done in slices, against what is done at once; what others see in between |
-//! | `twins.rs` | lookups of one symbol, against those of sets |
 //! | `dependences.rs` | the forest alone, against a naive one; families of graphs with bounds on steps |
 //! | `dependants.rs` | who needs what is Ready, alone, against plain lists; what that costs |
 //! | `deadlock.rs` | who is told of a cycle when it looks, and who is not |
@@ -23,4 +22,3 @@ pub(in crate::protocol) mod numbers;
 mod priorities;
 mod scene;
 mod slices;
-mod twins;

@@ -8,8 +8,8 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
-    DependenceGroup, DylibError, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupSet, RemoveError,
-    Resource, ResourceTracker, Task, TaskDispatcher, WaitError,
+    DependenceGroup, DylibError, ExecutionSession, InPlaceTaskDispatcher, JitDylib, LookupRequest, LookupSet,
+    RemoveError, Resource, ResourceTracker, Task, TaskDispatcher, WaitError,
 };
 
 /// More than a slice takes.
@@ -108,7 +108,7 @@ fn a_close_waits_for_who_has_claimed_a_unit() {
         define_simple(&main, "later", &["b"]);
         let claims = thread::spawn({
             let (session, main) = (session.clone(), main.clone());
-            move || session.lookup(&order(&main), set(&session, &["a", "b"]))
+            move || session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"])))
         });
         held.wait();
         let answer = look_up_later(&session, request(&main, &["b"]));

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use protocol_tests::*;
 use uruk_core::{
     AliasMap, AliasTarget, Deadline, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError,
-    MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ReexportsGenerator,
-    Resource, SymbolFlagsMap, SymbolName, TaskDispatcher, reexports, symbol_aliases,
+    LookupRequest, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    ReexportsGenerator, Resource, SymbolFlagsMap, SymbolName, TaskDispatcher, reexports, symbol_aliases,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -168,12 +168,14 @@ fn held_after(look_up: impl FnOnce(&ExecutionSession, &JitDylib)) -> usize {
 fn a_thread_that_has_run_the_units_of_a_lookup_keeps_no_handle() {
     assert_eq!(held_after(|_, _| ()), 0);
     let look_up = |session: &ExecutionSession, main: &JitDylib| {
-        session.lookup(&order(main), set(session, &["a", "b", "c"])).unwrap();
+        session.lookup(LookupRequest::new(order(main), set(session, &["a", "b", "c"]))).unwrap();
     };
     assert_eq!(held_after(look_up), 0);
     let in_time = |session: &ExecutionSession, main: &JitDylib| {
         let deadline = Deadline::at(Instant::now() + Duration::from_secs(3600));
-        session.lookup_until(&order(main), set(session, &["a", "b", "c"]), deadline).unwrap();
+        session
+            .lookup(LookupRequest::new(order(main), set(session, &["a", "b", "c"])).until(deadline))
+            .unwrap();
     };
     assert_eq!(held_after(in_time), 0);
     let from_a_unit = move |session: &ExecutionSession, main: &JitDylib| {

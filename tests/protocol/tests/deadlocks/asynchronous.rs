@@ -14,8 +14,8 @@ use protocol_tests::on::On;
 use protocol_tests::*;
 use uruk_core::sync::Mutex;
 use uruk_core::{
-    Deadline, Detached, ExecutionSession, JitDylib, LookupError, LookupResult, MaterializationResponsibility,
-    Why, WhyState,
+    Deadline, Detached, ExecutionSession, JitDylib, LookupError, LookupRequest, LookupResult,
+    MaterializationResponsibility, Why, WhyState,
 };
 
 on_every_dispatcher!(
@@ -69,7 +69,8 @@ fn a_circle_that_nobody_is_told_of_can_be_seen_and_ends_with_deadlines_and_the_s
     let (_a, _b) = (define_waiting(&main, "a", "b"), define_waiting(&main, "b", "a"));
     let answers = close_the_circle(&session, &main);
     let soon = Deadline::after(Duration::from_millis(1));
-    let error = session.lookup_until(&order(&main), set(&session, &["a"]), soon).unwrap_err();
+    let error =
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["a"])).until(soon)).unwrap_err();
     let LookupError::DeadlineExceeded { waiting } = &error else { panic!("{error}") };
     assert!(matches!(&waiting[0].state, WhyState::Materializing(_)), "{error}");
     // Lookups without a deadline wait on.
@@ -98,6 +99,6 @@ fn lookups_of_addresses_close_no_circle(on: On) {
         });
         main.define(unit.boxed()).unwrap();
     }
-    session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     session.close().unwrap();
 }

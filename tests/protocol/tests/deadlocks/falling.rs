@@ -7,7 +7,9 @@ use protocol_tests::deadlock::{
     Teller, define_blocking, finish_or_fail, look_up, look_up_as, until_blocked_for,
 };
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, Dependency, JitDylib, LookupError, LookupKind, LookupSet, SymbolFlagsMap};
+use uruk_core::{
+    DependenceGroup, Dependency, JitDylib, LookupError, LookupRequest, LookupSet, SymbolFlagsMap,
+};
 
 /// So many that their removal takes longer than an emission and a removal of one symbol; where it does not, the look comes at once, and
 /// nothing is shown (`tests/deadlock.rs` of the protocol has the same step by step).
@@ -61,7 +63,7 @@ fn a_group_is_emitted(first_is_removed: bool) {
         let group = DependenceGroup { symbols, dependencies: vec![token.recv().unwrap()] };
         let remover = scope.spawn(move || tracker.remove().unwrap());
         let first = || LookupSet::weakly_referenced([names[0].clone()]);
-        while !session.lookup_flags(LookupKind::Static, &order(&main), first()).unwrap().is_empty() {}
+        while !session.lookup_flags(LookupRequest::new(order(&main), first())).unwrap().is_empty() {}
         r.notify_emitted(vec![group]).unwrap();
         if first_is_removed {
             main.remove(&[session.intern("r1")]).unwrap();

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use protocol_tests::random::Random;
 use protocol_tests::*;
-use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupSet, MaterializationResponsibility};
+use uruk_core::{
+    ExecutionSession, JitDylib, LookupError, LookupRequest, LookupSet, MaterializationResponsibility,
+};
 
 /// The units that a unit waits for before it finishes, and those it depends on as a linker's unit does, without waiting.
 #[derive(Clone, Default)]
@@ -92,7 +94,7 @@ fn look_all_up(session: &ExecutionSession, main: &JitDylib, stage: Stage, expect
     let (clients, count) = (stage.clients, expected.len());
     if clients == 1 {
         let names = (0..count).map(|index| session.intern(&format!("s{index}")));
-        let found = session.lookup(&order(main), LookupSet::required(names));
+        let found = session.lookup(LookupRequest::new(order(main), LookupSet::required(names)));
         assert_eq!(found.is_err(), expected.contains(&true), "seed {seed}");
     }
     std::thread::scope(|scope| {

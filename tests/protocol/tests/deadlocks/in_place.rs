@@ -6,7 +6,8 @@ use protocol_tests::deadlock::finish_or_fail;
 use protocol_tests::on::{EVERYWHERE, On};
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, JitDylib, LookupError, LookupResult, LookupSet, Task, TaskPriority, symbol_aliases,
+    AliasTarget, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet, Task, TaskPriority,
+    symbol_aliases,
 };
 
 /// A unit of `symbol` that finishes once a lookup of `needs` is answered: one that blocks its thread, or one of addresses, as linkers
@@ -48,7 +49,9 @@ fn answers_whatever_is_queued_first(on: On) {
                     define_needing(&main, "c", "a", c_blocks);
                     define_simple(&main, "s", &["s"]);
                     match at_once {
-                        true => drop(session.lookup(&order(&main), set(&session, names)).unwrap()),
+                        true => drop(
+                            session.lookup(LookupRequest::new(order(&main), set(&session, names))).unwrap(),
+                        ),
                         // From a frame, so that all of them are queued one by one before the first of them runs.
                         false => {
                             let (answers, answer) = mpsc::channel();
@@ -122,13 +125,14 @@ fn a_thousand_units_of_one_lookup_that_block_for_each_other_need_little_stack() 
             let unit = TestUnit::new("unit", symbols, move |responsibility| {
                 let main = responsibility.dylib().clone();
                 let needs: Vec<_> = needs.iter().map(String::as_str).collect();
-                let found = main.session().lookup(&order(&main), set(main.session(), &needs));
+                let found =
+                    main.session().lookup(LookupRequest::new(order(&main), set(main.session(), &needs)));
                 finish_or_fail(responsibility, found.map(drop));
             });
             main.define(unit.boxed()).unwrap();
         }
         let names = LookupSet::required(names.iter().map(|name| session.intern(name)));
-        assert_eq!(session.lookup(&order(&main), names).unwrap().len(), 1_000);
+        assert_eq!(session.lookup(LookupRequest::new(order(&main), names)).unwrap().len(), 1_000);
         session.close().unwrap();
     });
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use protocol_tests::deadlock::{define_blocking, look_up, until_blocked_for, while_blocked};
 use protocol_tests::on::On;
 use protocol_tests::*;
-use uruk_core::{DependenceGroup, LookupError};
+use uruk_core::{DependenceGroup, LookupError, LookupRequest};
 
 /// A thread that begins to wait was held up by all that it needs: with a million symbols, the lock was held for more than a second.
 ///
@@ -29,7 +29,7 @@ fn a_lookup_that_blocks_for_many_symbols_holds_the_lock_for_a_thousand_steps() {
                 send.send((before, session.metrics().hold_steps_max)).unwrap();
                 finish(parked.recv().unwrap().attach());
             });
-            main.session().lookup(&order(&main), symbols).unwrap();
+            main.session().lookup(LookupRequest::new(order(&main), symbols)).unwrap();
             finish(responsibility);
         });
         main.define(unit.boxed()).unwrap();

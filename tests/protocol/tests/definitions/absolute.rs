@@ -5,8 +5,8 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use uruk_core::{
     DefineError, EventKind, ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError,
-    LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
-    SymbolMap, SymbolName, absolute_symbols,
+    LookupRequest, LookupSet, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    SymbolFlags, SymbolMap, SymbolName, absolute_symbols,
 };
 
 const WEAK: SymbolFlags = EXPORTED.union(SymbolFlags::WEAK);
@@ -30,7 +30,7 @@ fn address(main: &JitDylib, name: &str) -> u64 {
 fn a_unit_of_several_symbols_is_there_whole() {
     let (session, main) = session();
     define(&main, &["a", "b", "c"], EXPORTED).unwrap();
-    let found = session.lookup(&order(&main), set(&session, &["a", "b", "c"])).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b", "c"]))).unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!([address(&main, "a"), address(&main, "b"), address(&main, "c")], [0x100, 0x200, 0x300]);
 }
@@ -179,7 +179,8 @@ fn what_exists_for_its_side_effects_has_no_address_though_one_is_given() {
     let init = session.intern("init");
     let required = session.lookup_symbol(&order(&main), &init);
     assert!(matches!(required, Err(LookupError::NotFound { .. })));
-    let found = session.lookup(&order(&main), LookupSet::weakly_referenced([init])).unwrap();
+    let found =
+        session.lookup(LookupRequest::new(order(&main), LookupSet::weakly_referenced([init]))).unwrap();
     assert!(found.is_empty());
 }
 
@@ -190,7 +191,12 @@ fn in_a_transaction_it_has_none_either() {
     let unit = absolute_symbols(numbers(&session, &["init"], flags));
     session.transaction().define(&main, unit).commit().unwrap();
     let init = session.intern("init");
-    assert!(session.lookup(&order(&main), LookupSet::weakly_referenced([init])).unwrap().is_empty());
+    assert!(
+        session
+            .lookup(LookupRequest::new(order(&main), LookupSet::weakly_referenced([init])))
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[test]

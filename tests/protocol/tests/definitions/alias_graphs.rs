@@ -37,7 +37,7 @@ fn two_dylibs(on: On, exports: impl Fn(&JitDylib, &JitDylib)) {
         define_absolute(&a, "one", 64);
         a.define(reexports(b.clone(), ALL, aliases(&session, &[("two", "one")]))).unwrap();
         exports(&a, &b);
-        let found = session.lookup(&order(&b), set(&session, names)).unwrap();
+        let found = session.lookup(LookupRequest::new(order(&b), set(&session, names))).unwrap();
         assert!(found.iter().all(|(_, definition)| definition.address.value() == 64), "{found:?}");
         session.close().unwrap();
     }
@@ -72,7 +72,10 @@ fn a_chain_may_lead_through_a_unit_twice() {
         define_simple(&main, "unit", &["s"]);
         main.define(symbol_aliases(aliases(&session, &[("a1", "s"), ("a3", "a2")]))).unwrap();
         main.define(symbol_aliases(aliases(&session, &[("a2", "a1")]))).unwrap();
-        assert_eq!(session.lookup(&order(&main), set(&session, &["a1", "a3"])).unwrap().len(), 2);
+        assert_eq!(
+            session.lookup(LookupRequest::new(order(&main), set(&session, &["a1", "a3"]))).unwrap().len(),
+            2
+        );
         session.close().unwrap();
     });
 }
@@ -94,7 +97,13 @@ fn a_source_may_need_the_alias_beside_its_own() {
         });
         main.define(unit.boxed()).unwrap();
         main.define(symbol_aliases(aliases(&session, &[("first", "x"), ("second", "y")]))).unwrap();
-        assert_eq!(session.lookup(&order(&main), set(&session, &["first", "second"])).unwrap().len(), 2);
+        assert_eq!(
+            session
+                .lookup(LookupRequest::new(order(&main), set(&session, &["first", "second"])))
+                .unwrap()
+                .len(),
+            2
+        );
         session.close().unwrap();
     });
 }
@@ -131,7 +140,13 @@ fn a_generator_may_need_the_alias_beside_the_one_it_is_asked_for() {
         define_simple(&library, "unit", &["x"]);
         library.add_generator(Arc::new(Needs(request(&main, &["first"])))).unwrap();
         main.define(reexports(library, ALL, aliases(&session, &[("first", "x"), ("second", "y")]))).unwrap();
-        assert_eq!(session.lookup(&order(&main), set(&session, &["first", "second"])).unwrap().len(), 2);
+        assert_eq!(
+            session
+                .lookup(LookupRequest::new(order(&main), set(&session, &["first", "second"])))
+                .unwrap()
+                .len(),
+            2
+        );
         session.close().unwrap();
     });
 }
@@ -270,7 +285,7 @@ fn random_graphs(seeds: std::ops::Range<u64>, acyclic: bool) {
                 for dylib in &dylibs {
                     scope.spawn(|| {
                         let names = LookupSet::required((0..NAMES).map(|index| session.intern(&name(index))));
-                        let found = session.lookup(&order(dylib), names);
+                        let found = session.lookup(LookupRequest::new(order(dylib), names));
                         assert!(!acyclic || found.is_ok(), "seed {seed}: {found:?}");
                     });
                 }

@@ -2,8 +2,8 @@
 
 use protocol_tests::*;
 use uruk_core::{
-    AliasMap, AliasTarget, ExecutionSession, JitDylibLookupFlags, LookupError, SymbolFlags, reexports,
-    shared_error, symbol_aliases,
+    AliasMap, AliasTarget, ExecutionSession, JitDylibLookupFlags, LookupError, LookupRequest, SymbolFlags,
+    reexports, shared_error, symbol_aliases,
 };
 
 fn aliases(session: &ExecutionSession, pairs: &[(&str, &str)]) -> AliasMap {
@@ -16,7 +16,7 @@ fn an_alias_has_its_sources_address() {
     let (session, main) = session();
     define_simple(&main, "unit", &["a"]);
     main.define(symbol_aliases(aliases(&session, &[("b", "a")]))).unwrap();
-    let found = session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     assert_eq!(found[&session.intern("a")].address, found[&session.intern("b")].address);
 }
 
@@ -91,7 +91,7 @@ fn reexports_cross_dylibs() {
     define_simple(&other, "unit", &["a"]);
     let flags = JitDylibLookupFlags::MatchExportedSymbolsOnly;
     main.define(reexports(other, flags, aliases(&session, &[("a", "a"), ("b", "a")]))).unwrap();
-    let found = session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     assert_eq!(found.len(), 2);
 }
 

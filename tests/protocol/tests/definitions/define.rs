@@ -4,8 +4,8 @@ use std::sync::{Arc, mpsc};
 
 use protocol_tests::*;
 use uruk_core::{
-    DefineError, EventKind, ExecutionSession, LookupError, LookupSet, SymbolFlags, SymbolFlagsMap,
-    SymbolLookupFlags, SymbolName, absolute_symbols,
+    DefineError, EventKind, ExecutionSession, LookupError, LookupRequest, LookupSet, SymbolFlags,
+    SymbolFlagsMap, SymbolLookupFlags, SymbolName, absolute_symbols,
 };
 
 fn weak(session: &ExecutionSession, names: &[&str]) -> SymbolFlagsMap {
@@ -126,7 +126,7 @@ fn symbols_for_their_side_effects_run_their_unit_and_have_no_address() {
     assert!(matches!(required, Err(LookupError::NotFound { .. })), "a required lookup of one fails");
     let mut symbols = LookupSet::new();
     symbols.add(init, SymbolLookupFlags::WeaklyReferencedSymbol);
-    assert!(session.lookup(&order(&main), symbols).unwrap().is_empty());
+    assert!(session.lookup(LookupRequest::new(order(&main), symbols)).unwrap().is_empty());
     ran.try_recv().unwrap();
 }
 

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 
 use protocol_tests::*;
 use uruk_core::{
-    DefineError, Detached, ExecutionSession, JitDylib, LookupResult, MaterializationResponsibility,
-    ResolvedResponsibility, SymbolFlags, SymbolFlagsMap, SymbolName,
+    DefineError, Detached, ExecutionSession, JitDylib, LookupRequest, LookupResult,
+    MaterializationResponsibility, ResolvedResponsibility, SymbolFlags, SymbolFlagsMap, SymbolName,
 };
 
 /// Where the existing definition stands when the new one comes.
@@ -178,7 +178,7 @@ fn what_was_taken_from_a_unit_is_told_before_the_rest_materializes() {
     let unit = unit.on_discard(move |symbol| told.send(format!("discard {symbol}")).unwrap());
     main.define(unit.boxed()).unwrap();
     define_simple(&main, "strong", &["a"]);
-    session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     assert_eq!(heard.iter().collect::<Vec<_>>(), ["discard a", "materialize b"]);
 }
 

@@ -6,7 +6,7 @@ use protocol_tests::*;
 use uruk_core::sync::Mutex;
 use uruk_core::{
     AddedUnit, CloseError, DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupKind, LookupSet, Platform, RemoveError, SharedError, SymbolFlags, TransactionError,
+    LookupError, LookupRequest, LookupSet, Platform, RemoveError, SharedError, SymbolFlags, TransactionError,
     UnitNumber, absolute_symbols, shared_error,
 };
 
@@ -187,7 +187,7 @@ fn initializers_are_recorded_from_definition_to_removal_in_order() {
     main.define(with_initializer(&main, "a", EXPORTED, "b").boxed()).unwrap();
     let names = |names: &[&str]| names.iter().map(|name| session.intern(name)).collect::<Vec<_>>();
     assert_eq!(main.initializers(), names(&["init z", "init parked", "init a"]));
-    let _ = session.lookup(&order(&main), set(&session, &["a", "b", "p"]));
+    let _ = session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b", "p"])));
     assert_eq!(main.initializers(), names(&["init z", "init parked", "init a"]), "in whatever state");
     main.remove(&names(&["init z"])).unwrap();
     assert_eq!(main.initializers(), names(&["init parked", "init a"]));
@@ -255,6 +255,6 @@ fn init_symbols_of_several_dylibs_are_looked_up_at_once() {
     assert!(matches!(session.lookup_init_symbols(wanted), Err(LookupError::NotFound { .. })));
     let responsibility = parked.try_recv().expect("both were on their way").attach();
     assert!(responsibility.requested_symbols().is_empty(), "the other lookup was withdrawn");
-    let flags = session.lookup_flags(LookupKind::Static, &order(&main), set(&session, &["parked"]));
+    let flags = session.lookup_flags(LookupRequest::new(order(&main), set(&session, &["parked"])));
     assert_eq!(flags.unwrap().len(), 1);
 }

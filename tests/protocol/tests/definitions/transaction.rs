@@ -7,8 +7,8 @@ use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex, thread};
 use uruk_core::{
     DefineError, DylibError, ExecutionSession, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError,
-    LookupSet, MaterializationUnit, RemoveError, Resource, SearchOrder, SessionError, SymbolFlags,
-    TransactionError, absolute_symbols,
+    LookupRequest, LookupSet, MaterializationUnit, RemoveError, Resource, SearchOrder, SessionError,
+    SymbolFlags, TransactionError, absolute_symbols,
 };
 
 fn absolute(session: &ExecutionSession, names: &[&str], address: u64) -> Box<dyn MaterializationUnit> {
@@ -159,7 +159,7 @@ fn a_refused_transaction_gives_its_units_back_and_can_be_committed_again() {
     assert_eq!((refused.transaction.len(), drops.load(Ordering::Relaxed)), (2, 0));
     main.remove(&[session.intern("b")]).unwrap();
     refused.transaction.commit().unwrap();
-    session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     assert_eq!(drops.load(Ordering::Relaxed), 2);
 }
 
@@ -331,7 +331,8 @@ fn readers_never_see_half_a_transaction() {
                     // The last look, when all is over, finds the last round.
                     loop {
                         let last_look = over.is_open();
-                        let found = session.lookup(&both, set(&session, &["a", "b"])).unwrap();
+                        let found =
+                            session.lookup(LookupRequest::new(&both, set(&session, &["a", "b"]))).unwrap();
                         let [a, b] = ["a", "b"].map(|name| found[&session.intern(name)].address);
                         assert_eq!(a, b, "half a transaction");
                         assert!(a >= ExecutorAddr::new(last), "time runs backwards");
@@ -385,7 +386,8 @@ fn a_link_order_and_what_it_leads_to_change_as_one() {
             move || {
                 let mut last = 0;
                 while !over.is_open() {
-                    let found = main.lookup(LookupSet::one(x.clone())).expect("defined at every moment");
+                    let along = LookupRequest::along(&main, LookupSet::one(x.clone()));
+                    let found = main.session().lookup(along).expect("defined at every moment");
                     assert!(found[&x].address.value() >= last, "time runs backwards");
                     last = found[&x].address.value();
                 }
@@ -411,7 +413,10 @@ fn a_link_order_and_what_it_leads_to_change_as_one() {
         }
         over.open();
         reader.join().unwrap();
-        assert_eq!(main.lookup(LookupSet::one(x.clone())).unwrap()[&x], at(ROUNDS));
+        assert_eq!(
+            session.lookup(LookupRequest::along(&main, LookupSet::one(x.clone()))).unwrap()[&x],
+            at(ROUNDS)
+        );
     });
 }
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Wake};
 use std::thread;
 
 use protocol_tests::*;
-use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupResult, Task, TaskPriority};
+use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupRequest, LookupResult, Task, TaskPriority};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
 type Pool = Arc<WorkStealingTaskDispatcher>;
@@ -76,7 +76,9 @@ fn a_thousand_lookups_blocked_at_once_from_everywhere_are_served() {
         define_simple(&main, "ready", &["ready"]);
         let parked = define_parked(&main, "parked", &["a"]);
         let (send, answers) = mpsc::channel::<Result<LookupResult, LookupError>>();
-        let ask = |main: &JitDylib| main.session().lookup(&order(main), set(main.session(), &["a"]));
+        let ask = |main: &JitDylib| {
+            main.session().lookup(LookupRequest::new(order(main), set(main.session(), &["a"])))
+        };
         let mut foreign = Vec::new();
         for _ in 0..EACH {
             let (send, main) = (send.clone(), main.clone());

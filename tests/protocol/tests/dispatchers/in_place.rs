@@ -81,7 +81,9 @@ fn a_deep_chain_of_blocking_lookups_is_an_error_and_not_an_overflow() {
 fn a_deep_chain_of_lookups_with_deadlines_is_an_error_and_not_an_overflow() {
     nest_too_deep(|session, main, next| {
         let in_an_hour = Deadline::after(Duration::from_secs(3600));
-        session.lookup_until(&order(main), LookupSet::required([next.clone()]), in_an_hour).map(drop)
+        session
+            .lookup(LookupRequest::new(order(main), LookupSet::required([next.clone()])).until(in_an_hour))
+            .map(drop)
     });
 }
 

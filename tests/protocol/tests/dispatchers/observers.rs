@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock, mpsc};
 
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{EventKind, ExecutionSession, JitDylib, LookupSet, SessionEvent};
+use uruk_core::{EventKind, ExecutionSession, JitDylib, LookupRequest, LookupSet, SessionEvent};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
 fn observed(observer: impl Fn(&SessionEvent) + Send + Sync + 'static) -> (ExecutionSession, JitDylib) {
@@ -50,7 +50,7 @@ fn all_claims_are_told_while_the_only_worker_runs_the_first_unit() {
         main.define(unit.boxed()).unwrap();
     }
     let wanted = LookupSet::required(names.iter().map(|name| session.intern(name)));
-    within_reason(move || session.lookup(&order(&main), wanted).map(drop)).unwrap();
+    within_reason(move || session.lookup(LookupRequest::new(order(&main), wanted)).map(drop)).unwrap();
     assert_eq!(first.get(), Some(&UNITS));
 }
 
@@ -143,7 +143,7 @@ fn an_observer_may_close_the_session() {
     }
     let wanted = LookupSet::required((0..100).map(|index| session.intern(&format!("s{index}"))));
     // Answered or closed, as it comes.
-    within_reason(move || drop(session.lookup(&order(&main), wanted)));
+    within_reason(move || drop(session.lookup(LookupRequest::new(order(&main), wanted))));
     assert_eq!(within_reason(move || closed.recv()), Ok(true));
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use protocol_tests::*;
 use rayon::prelude::*;
 use uruk_core::sync::Latch;
-use uruk_core::{ExecutionSession, JitDylib, LookupError, thread_is_engaged};
+use uruk_core::{ExecutionSession, JitDylib, LookupError, LookupRequest, thread_is_engaged};
 use uruk_dispatch::RayonTaskDispatcher;
 
 struct Host {
@@ -218,7 +218,7 @@ fn units_may_use_the_pool_they_run_in() {
         }
         let names: Vec<_> = (0..100).map(|index| format!("s{index}")).collect();
         let names: Vec<_> = names.iter().map(String::as_str).collect();
-        host.session.lookup(&order(&host.main), set(&host.session, &names)).unwrap();
+        host.session.lookup(LookupRequest::new(order(&host.main), set(&host.session, &names))).unwrap();
         host.session.close().unwrap();
     });
 }

@@ -7,7 +7,7 @@ use protocol_tests::halt::Halt;
 use protocol_tests::kept::{Log, kept, task, urgent};
 use protocol_tests::*;
 use uruk_core::sync::{Latch, Mutex};
-use uruk_core::{InPlaceTaskDispatcher, SerialQueue, TaskDispatcher, TaskPriority};
+use uruk_core::{InPlaceTaskDispatcher, LookupRequest, SerialQueue, TaskDispatcher, TaskPriority};
 
 #[test]
 fn tasks_of_a_queue_never_run_at_once_and_all_run() {
@@ -60,11 +60,11 @@ fn units_of_a_busy_queue_wait_on_no_worker() {
         let answer = session.lookup_future(uruk_core::LookupRequest::new(order(&main), names(&shared)));
         halt.reached();
         // One unit of the queue holds one of two workers; the other 99 hold none.
-        session.lookup(&order(&main), names(&own)).unwrap();
+        session.lookup(LookupRequest::new(order(&main), names(&own))).unwrap();
         assert_eq!((queue.waiting(), ran.load(Ordering::Relaxed)), (99, 0));
         assert_eq!(dispatcher.metrics().started_threads, 2, "nobody had to be replaced");
         halt.let_go();
-        session.lookup(&order(&main), names(&shared)).unwrap();
+        session.lookup(LookupRequest::new(order(&main), names(&shared))).unwrap();
         drop(answer);
         assert_eq!(ran.load(Ordering::Relaxed), 100);
         session.close().unwrap();
@@ -210,13 +210,15 @@ fn a_task_above_another_on_its_stack_is_not_in_its_section() {
         let queue = queue.clone();
         move |responsibility| {
             let session = responsibility.session();
-            session.lookup(&order(responsibility.dylib()), set(session, &["inner"])).unwrap();
+            session
+                .lookup(LookupRequest::new(order(responsibility.dylib()), set(session, &["inner"])))
+                .unwrap();
             send.send(("outer", queue.leave())).unwrap();
             finish(responsibility);
         }
     });
     main.define(outer.in_queue(&queue).boxed()).unwrap();
-    session.lookup(&order(&main), set(&session, &["outer"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["outer"]))).unwrap();
     assert_eq!(left.try_iter().collect::<Vec<_>>(), [("inner", false), ("outer", true)]);
 }
 
@@ -278,7 +280,7 @@ fn a_unit_that_somebody_comes_to_wait_for_goes_before_those_that_came_earlier() 
         assert_eq!(queue.waiting(), 3);
         let waits = std::thread::spawn({
             let (session, main) = (session.clone(), main.clone());
-            move || session.lookup(&order(&main), set(&session, &["three"])).map(drop)
+            move || session.lookup(LookupRequest::new(order(&main), set(&session, &["three"]))).map(drop)
         });
         // The raise is a second ticket for the same work.
         while queue.waiting() < 4 {

@@ -9,8 +9,8 @@ use protocol_tests::units::telling_unit;
 use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
-    InPlaceTaskDispatcher, LookupError, SerialQueue, Shutdown, Task, TaskDispatcher, TaskPriority, WaitError,
-    Waiting, absolute_symbols,
+    InPlaceTaskDispatcher, LookupError, LookupRequest, SerialQueue, Shutdown, Task, TaskDispatcher,
+    TaskPriority, WaitError, Waiting, absolute_symbols,
 };
 
 #[test]
@@ -37,7 +37,7 @@ fn a_unit_that_panics_hands_over() {
         let good = TestUnit::new("good", exported(&session, &["good"]), finish);
         main.define(good.in_queue(&queue).boxed()).unwrap();
         let bad = look_up_later(&session, request(&main, &["bad"]));
-        session.lookup(&order(&main), set(&session, &["good"])).unwrap();
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["good"]))).unwrap();
         assert!(bad.recv().unwrap().unwrap_err().in_full().contains("on purpose"));
     });
 }
@@ -123,7 +123,8 @@ fn a_close_runs_what_waits_and_a_cancelling_one_fails_it() {
                 .collect();
             std::thread::scope(|scope| {
                 // Lodged before its unit can stop.
-                let blocked = scope.spawn(|| session.lookup(&order(&main), set(&session, &[&names[0]])));
+                let blocked = scope
+                    .spawn(|| session.lookup(LookupRequest::new(order(&main), set(&session, &[&names[0]]))));
                 halt.reached();
                 let answers: Vec<_> =
                     names.iter().map(|name| look_up_later(&session, request(&main, &[name]))).collect();
@@ -175,7 +176,7 @@ fn a_close_ends_what_keeps_a_queue_busy_and_then_runs_what_waits() {
                 move || {
                     session.dispatch(task(next).in_queue(&queue));
                     started.open();
-                    let found = session.lookup(&order(&main), set(&session, &["never"]));
+                    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["never"])));
                     assert!(matches!(found, Err(LookupError::Closed)), "{found:?}");
                     ended();
                 }

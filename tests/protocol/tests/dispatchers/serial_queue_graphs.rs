@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use protocol_tests::*;
-use uruk_core::{SerialQueue, TaskPriority};
+use uruk_core::{LookupRequest, SerialQueue, TaskPriority};
 
 #[derive(Clone, Debug)]
 struct Plan {
@@ -46,7 +46,8 @@ fn all_found(plans: &[Plan], workers: usize, all_leave: bool) -> bool {
                     assert!(queue.leave(), "a unit of a queue has its turn");
                 }
                 let (session, main) = (responsibility.session().clone(), responsibility.dylib().clone());
-                let look_up = |name: &String| session.lookup(&order(&main), set(&session, &[name]));
+                let look_up =
+                    |name: &String| session.lookup(LookupRequest::new(order(&main), set(&session, &[name])));
                 match needs.iter().try_for_each(|name| look_up(name).map(drop)) {
                     Ok(()) => finish(responsibility),
                     Err(error) => responsibility.fail(Arc::new(error)),
@@ -57,7 +58,9 @@ fn all_found(plans: &[Plan], workers: usize, all_leave: bool) -> bool {
         let unit = if plan.urgent { unit } else { unit.with_priority(TaskPriority::Speculative) };
         main.define(unit.boxed()).expect("new");
     }
-    let look_up = |index: usize| session.lookup(&order(&main), set(&session, &[&name(index)])).map(drop);
+    let look_up = |index: usize| {
+        session.lookup(LookupRequest::new(order(&main), set(&session, &[&name(index)]))).map(drop)
+    };
     let found = std::thread::scope(|scope| {
         let from_behind = scope.spawn(|| (0..plans.len()).rev().map(look_up).collect::<Vec<_>>());
         let mut found: Vec<_> = (0..plans.len()).map(look_up).collect();

@@ -57,7 +57,7 @@ fn materialize(responsibility: MaterializationResponsibility, fate: usize, needs
             let others =
                 needs.iter().filter(|need| need.starts_with("base")).map(String::as_str).collect::<Vec<_>>();
             let session = responsibility.session();
-            let _ = session.lookup(&order(responsibility.dylib()), set(session, &others));
+            let _ = session.lookup(LookupRequest::new(order(responsibility.dylib()), set(session, &others)));
         }
         _ => {}
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use protocol_tests::on::On;
 use protocol_tests::*;
-use uruk_core::{Deadline, ExecutionSession, JitDylib, SessionError};
+use uruk_core::{Deadline, ExecutionSession, JitDylib, LookupRequest, SessionError};
 
 on_every_dispatcher! {
     a_unit_begins_whose_beginning_a_clock_does_not_tell,
@@ -40,7 +40,7 @@ fn a_unit_begins_whose_beginning_a_clock_does_not_tell(on: On) {
     let (session, main, broken, reports) = session_with_a_clock(on);
     define_simple(&main, "unit", &["a"]);
     broken.store(true, Ordering::Relaxed);
-    session.lookup(&order(&main), set(&session, &["a"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).unwrap();
     session.close().unwrap();
     let report = reports.recv().unwrap();
     assert!(report.contains("the session's clock") && report.contains("is broken"), "{report}");
@@ -67,7 +67,9 @@ fn a_lookup_whose_clock_panics_is_withdrawn_and_others_go_on(on: On) {
         let look_up = || {
             let until = Deadline::after(Duration::from_secs(1000));
             breaks.store(true, Ordering::Relaxed);
-            main.session().lookup_until(&order(&main), set(main.session(), &["a"]), until).map(drop)
+            main.session()
+                .lookup(LookupRequest::new(order(&main), set(main.session(), &["a"])).until(until))
+                .map(drop)
         };
         catch_unwind(AssertUnwindSafe(look_up)).expect_err("the clock is asked how much time is left");
         breaks.store(false, Ordering::Relaxed);
@@ -75,7 +77,7 @@ fn a_lookup_whose_clock_panics_is_withdrawn_and_others_go_on(on: On) {
     });
     main.define(unit.boxed()).unwrap();
     let other = look_up_later(&session, request(&main, &["a"]));
-    session.lookup(&order(&main), set(&session, &["b"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["b"]))).unwrap();
     finish(parked.recv().unwrap().attach());
     other.recv().unwrap().unwrap();
     session.close().unwrap();

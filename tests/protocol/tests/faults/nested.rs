@@ -10,7 +10,8 @@ use std::sync::Arc;
 use protocol_tests::*;
 use uruk_core::{
     AliasTarget, DefinitionGenerator, ExecutionSession, FailureCause, GenerateRequest, JitDylib,
-    JitDylibLookupFlags, LookupError, ReexportsGenerator, SharedError, shared_error, symbol_aliases,
+    JitDylibLookupFlags, LookupError, LookupRequest, ReexportsGenerator, SharedError, shared_error,
+    symbol_aliases,
 };
 
 /// Where every transaction is checked, less will do.
@@ -165,7 +166,7 @@ fn an_error_with_many_sources_of_its_own_is_kept_as_it_is() {
         responsibility.fail(Arc::new(error));
     });
     main.define(unit.boxed()).unwrap();
-    match on::failure_of(session.lookup(&order(&main), set(&session, &["a"]))) {
+    match on::failure_of(session.lookup(LookupRequest::new(order(&main), set(&session, &["a"])))) {
         FailureCause::Unit(error) => assert!(error.is::<Own>(), "{error:?}"),
         cause => panic!("{cause}"),
     }
@@ -202,10 +203,16 @@ fn an_error_whose_sources_cannot_be_followed_fails_its_unit_and_its_generator_al
             });
             main.define(unit.boxed()).unwrap();
             let told = if panics { "asked for its source" } else { "odd" };
-            let error = session.lookup(&order(&main), set(&session, &["a"])).unwrap_err().in_full();
+            let error = session
+                .lookup(LookupRequest::new(order(&main), set(&session, &["a"])))
+                .unwrap_err()
+                .in_full();
             assert!(error.contains(told), "{error}");
             main.add_generator(Arc::new(FailsWith { panics })).unwrap();
-            let error = session.lookup(&order(&main), set(&session, &["b"])).unwrap_err().in_full();
+            let error = session
+                .lookup(LookupRequest::new(order(&main), set(&session, &["b"])))
+                .unwrap_err()
+                .in_full();
             assert!(error.ends_with(if panics { "it panicked" } else { "odd" }), "{error}");
             session.close().unwrap();
         });

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use protocol_tests::*;
 use uruk_core::sync::Mutex;
 use uruk_core::{
-    Deadline, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError, SymbolFlags,
-    WaitError, WhyState,
+    Deadline, DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, LookupError, LookupRequest,
+    SymbolFlags, WaitError, WhyState,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -37,13 +37,14 @@ fn a_lookup_whose_time_is_over_starts_nothing() {
     let (session, main, hand, deadline) = turned();
     define_simple(&main, "unit", &["a"]);
     *hand.lock() += HOUR;
-    let error = session.lookup_until(&order(&main), set(&session, &["a"]), deadline).unwrap_err();
+    let error =
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["a"])).until(deadline)).unwrap_err();
     assert!(matches!(exceeded(&error)[0].state, WhyState::NeverSearched { .. }), "{error}");
     let why = session.why(&main, &session.intern("a"));
     assert!(matches!(why.state, WhyState::NeverSearched { .. }), "{why}");
     // A lookup of a Ready symbol is answered even after its deadline.
-    session.lookup(&order(&main), set(&session, &["a"])).unwrap();
-    session.lookup_until(&order(&main), set(&session, &["a"]), deadline).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"])).until(deadline)).unwrap();
 }
 
 /// Counts how often it is asked.
@@ -67,7 +68,9 @@ fn a_lookup_whose_time_is_over_asks_no_generator_and_binds_nothing() {
     let weak = [(session.intern("a"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
     main.define(TestUnit::new("weak", weak, finish).boxed()).unwrap();
     *hand.lock() += HOUR;
-    let late = |name| session.lookup_until(&order(&main), set(&session, &[name]), deadline).unwrap_err();
+    let late = |name| {
+        session.lookup(LookupRequest::new(order(&main), set(&session, &[name])).until(deadline)).unwrap_err()
+    };
     assert!(matches!(exceeded(&late("a"))[0].state, WhyState::NeverSearched { .. }));
     main.add_generator(Arc::new(Counting(asked.clone()))).unwrap();
     let error = late("missing");
@@ -90,7 +93,9 @@ fn in_place_the_deadline_is_looked_at_between_tasks() {
     });
     main.define(unit.boxed()).unwrap();
     define_simple(&main, "never begins", &["b"]);
-    let error = session.lookup_until(&order(&main), set(&session, &["a", "b"]), deadline).unwrap_err();
+    let error = session
+        .lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"])).until(deadline))
+        .unwrap_err();
     let waiting = exceeded(&error);
     assert_eq!(waiting.len(), 1, "{error}");
     let begun = session.why(&main, &session.intern("a"));
@@ -110,7 +115,8 @@ fn a_pool_gives_up_what_is_parked() {
         let first = look_up_later(&session, request(&main, &["a"]));
         let parked = parked.recv().unwrap();
         let soon = Deadline::after(Duration::from_millis(1));
-        let error = session.lookup_until(&order(&main), set(&session, &["a"]), soon).unwrap_err();
+        let error =
+            session.lookup(LookupRequest::new(order(&main), set(&session, &["a"])).until(soon)).unwrap_err();
         assert!(matches!(exceeded(&error)[0].state, WhyState::Materializing(_)), "{error}");
         // The others go on waiting.
         finish(parked.attach());
@@ -126,11 +132,14 @@ fn a_unit_may_give_up_a_wait_for_itself() {
     let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
         let main = responsibility.dylib().clone();
         let names = set(main.session(), &["a"]);
-        send.send(main.session().lookup_until(&order(&main), names, deadline).unwrap_err()).unwrap();
+        send.send(
+            main.session().lookup(LookupRequest::new(order(&main), names).until(deadline)).unwrap_err(),
+        )
+        .unwrap();
         finish(responsibility);
     });
     main.define(unit.boxed()).unwrap();
-    session.lookup(&order(&main), set(&session, &["a"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).unwrap();
     assert!(matches!(told.recv().unwrap(), LookupError::WouldDeadlock { .. }));
 }
 
@@ -143,17 +152,20 @@ fn who_gives_up_later_is_waited_for() {
         let main = responsibility.dylib().clone();
         *hand.lock() += HOUR;
         let names = set(main.session(), &["a"]);
-        send.send(main.session().lookup_until(&order(&main), names, deadline).unwrap_err()).unwrap();
+        send.send(
+            main.session().lookup(LookupRequest::new(order(&main), names).until(deadline)).unwrap_err(),
+        )
+        .unwrap();
         finish(responsibility);
     });
     let a = TestUnit::new("A", exported(&session, &["a"]), |responsibility| {
         let main = responsibility.dylib().clone();
-        main.session().lookup(&order(&main), set(main.session(), &["b"])).unwrap();
+        main.session().lookup(LookupRequest::new(order(&main), set(main.session(), &["b"]))).unwrap();
         finish(responsibility);
     });
     main.define(a.boxed()).unwrap();
     main.define(b.boxed()).unwrap();
-    session.lookup(&order(&main), set(&session, &["a"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).unwrap();
     exceeded(&told.recv().unwrap());
 }
 

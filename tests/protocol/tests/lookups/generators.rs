@@ -1,6 +1,6 @@
 //! Definition generators: asked for missing symbols, suspended, queued, failing.
 
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use protocol_tests::sends::sends;
 use protocol_tests::*;
@@ -29,7 +29,7 @@ fn missing_symbols_are_generated() {
     let (session, main) = session();
     main.add_generator(Arc::new(Defines(5)));
     define_simple(&main, "unit", &["a"]);
-    let found = session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     assert_eq!(found[&session.intern("b")], at(5));
     assert_eq!(found[&session.intern("a")], at(0x1000));
 }
@@ -322,21 +322,21 @@ fn lookups_of_flags_ask_generators_and_materialize_nothing() {
     let (session, main) = session();
     let (generator, requests) = sends();
     main.add_generator(generator);
-    let (send, flags) = mpsc::channel();
-    session.lookup_flags_async(request(&main, &["a"]), move |found| send.send(found).unwrap());
-    assert!(flags.try_recv().is_err());
-    let parked = define_parked(&main, "unit", &["a"]);
-    requests.try_recv().unwrap().attach().finish(Ok(()));
-    assert_eq!(flags.try_recv().unwrap().unwrap()[&session.intern("a")], EXPORTED);
-    assert!(parked.try_recv().is_err(), "nothing was materialized");
-    let (send, flags) = mpsc::channel();
-    session.lookup_flags_async(request(&main, &["b"]), move |found| send.send(found).unwrap());
-    requests.try_recv().unwrap().attach().finish(Err(shared_error("the index is torn")));
-    assert!(matches!(flags.try_recv().unwrap(), Err(LookupError::Generator { .. })));
+    std::thread::scope(|scope| {
+        let flags = scope.spawn(|| session.lookup_flags(request(&main, &["a"])));
+        let asked = requests.recv().unwrap();
+        let parked = define_parked(&main, "unit", &["a"]);
+        asked.attach().finish(Ok(()));
+        assert_eq!(flags.join().unwrap().unwrap()[&session.intern("a")], EXPORTED);
+        assert!(parked.try_recv().is_err(), "nothing was materialized");
+        let flags = scope.spawn(|| session.lookup_flags(request(&main, &["b"])));
+        requests.recv().unwrap().attach().finish(Err(shared_error("the index is torn")));
+        assert!(matches!(flags.join().unwrap(), Err(LookupError::Generator { .. })));
+    });
     main.add_generator(Arc::new(Defines(3)));
     let blocking = std::thread::scope(|scope| {
         let lookup =
-            scope.spawn(|| session.lookup_flags(LookupKind::Static, &order(&main), set(&session, &["c"])));
+            scope.spawn(|| session.lookup_flags(LookupRequest::new(order(&main), set(&session, &["c"]))));
         requests.recv().unwrap().attach().finish(Ok(()));
         lookup.join().unwrap()
     });
@@ -372,7 +372,7 @@ fn a_reexports_generator_materializes_nothing_before_somebody_asks() {
     let (session, main) = session();
     let parked = define_parked(&main, "unit", &["a"]);
     let facade = reexporting(&session, &main);
-    let flags = session.lookup_flags(LookupKind::Static, &order(&facade), set(&session, &["a"])).unwrap();
+    let flags = session.lookup_flags(LookupRequest::new(order(&facade), set(&session, &["a"]))).unwrap();
     assert_eq!(flags[&session.intern("a")], EXPORTED);
     assert!(parked.try_recv().is_err());
     let answer = look_up_later(&session, request(&facade, &["a"]));
@@ -406,8 +406,8 @@ fn dylibs_that_reexport_each_other_find_what_one_has_and_never_wait_for_themselv
         main.add_generator(Arc::new(ReexportsGenerator::new(main.clone(), all)));
         define_simple(&main, "unit of a", &["a"]);
         define_simple(&facade, "unit of b", &["b"]);
-        session.lookup(&order(&facade), set(&session, &["a", "b"])).unwrap();
-        session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+        session.lookup(LookupRequest::new(order(&facade), set(&session, &["a", "b"]))).unwrap();
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
         let error = session.lookup_symbol(&order(&main), &session.intern("c")).unwrap_err();
         assert!(error.in_full().contains("leads back to it"), "{error}");
         // No lookup is left behind at either generator.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use protocol_tests::*;
 use uruk_core::{
     DefinitionGenerator, ExecutionSession, GenerateRequest, HeldResource, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupKind, LookupSet, SymbolName, WaitError, absolute_symbols,
+    LookupError, LookupRequest, LookupSet, SymbolName, WaitError, absolute_symbols,
 };
 
 const ALL: JitDylibLookupFlags = JitDylibLookupFlags::MatchAllSymbols;
@@ -47,7 +47,9 @@ fn what_needs_no_wait_is_answered_under_the_lock_too() {
     // No records can answer these: an address that was never searched, and a name that may be missing.
     let known = define_at(&main, "known");
     let names = [a.clone(), known.clone(), session.intern("nowhere")];
-    let found = holding(|| session.lookup(&order(&main), LookupSet::weakly_referenced(names))).unwrap();
+    let found =
+        holding(|| session.lookup(LookupRequest::new(order(&main), LookupSet::weakly_referenced(names))))
+            .unwrap();
     assert_eq!((found.len(), found[&known].address.value()), (2, 1));
     assert!(found.get(&a).is_some());
 }
@@ -59,18 +61,18 @@ fn what_a_symbol_is_needs_no_wait_and_a_link_order_is_followed() {
     main.set_link_order([&main, &second].map(|dylib| (dylib.clone(), ALL))).unwrap();
     define_simple(&second, "unit", &["a"]);
     let a = || set(&session, &["a"]);
-    let flags = holding(|| session.lookup_flags(LookupKind::Static, &order(&second), a())).unwrap();
+    let flags = holding(|| session.lookup_flags(LookupRequest::new(order(&second), a()))).unwrap();
     assert_eq!(flags, exported(&session, &["a"]));
-    let refused = holding(|| main.lookup(a()));
+    let refused = holding(|| session.lookup(LookupRequest::along(&main, a())));
     assert!(matches!(refused, Err(LookupError::Wait(WaitError::Holding { .. }))), "{refused:?}");
-    main.lookup(a()).unwrap();
-    holding(|| main.lookup(a())).unwrap();
+    session.lookup(LookupRequest::along(&main, a())).unwrap();
+    holding(|| session.lookup(LookupRequest::along(&main, a()))).unwrap();
 }
 
 #[test]
 fn what_is_refused_at_once_is_refused_for_what_it_is() {
     let (session, main) = session_that_refuses();
-    let missing = holding(|| session.lookup(&order(&main), set(&session, &["nowhere"])));
+    let missing = holding(|| session.lookup(LookupRequest::new(order(&main), set(&session, &["nowhere"]))));
     assert!(matches!(missing, Err(LookupError::NotFound { .. })), "{missing:?}");
     main.define(TestUnit::new("bad", exported(&session, &["bad"]), drop).boxed()).unwrap();
     let bad = session.intern("bad");
@@ -93,7 +95,7 @@ fn what_would_wait_is_refused_and_nothing_is_claimed() {
     main.define(unit.boxed()).unwrap();
     let known = define_at(&main, "known");
     let both = || LookupSet::required([session.intern("a"), known.clone()]);
-    let refused = holding(|| session.lookup(&order(&main), both()));
+    let refused = holding(|| session.lookup(LookupRequest::new(order(&main), both())));
     let Err(LookupError::Wait(WaitError::Holding { held })) = &refused else { panic!("{refused:?}") };
     assert_eq!((held.what, held.taken_at.unwrap().file()), ("a context", file!()));
     let place = held.taken_at.unwrap().to_string();
@@ -101,7 +103,7 @@ fn what_would_wait_is_refused_and_nothing_is_claimed() {
     assert!(!started.load(Ordering::Relaxed));
     // A symbol that was never searched may still be removed.
     main.remove(&[known]).unwrap();
-    assert!(session.lookup(&order(&main), set(&session, &["a"])).is_ok());
+    assert!(session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).is_ok());
 }
 
 #[test]
@@ -120,9 +122,9 @@ fn a_generator_is_not_asked_for_who_must_not_wait() {
     let asked = Arc::new(AtomicBool::new(false));
     main.add_generator(Arc::new(Counts(asked.clone()))).unwrap();
     let nowhere = set(&session, &["nowhere"]);
-    let refused = holding(|| session.lookup(&order(&main), nowhere.clone()));
+    let refused = holding(|| session.lookup(LookupRequest::new(order(&main), nowhere.clone())));
     assert!(matches!(refused, Err(LookupError::Wait(WaitError::Holding { .. }))), "{refused:?}");
     assert!(!asked.load(Ordering::Relaxed));
-    assert!(session.lookup(&order(&main), nowhere).is_err());
+    assert!(session.lookup(LookupRequest::new(order(&main), nowhere)).is_err());
     assert!(asked.load(Ordering::Relaxed));
 }

@@ -9,8 +9,7 @@ use protocol_tests::*;
 use uruk_core::sync::Latch;
 use uruk_core::{
     DefinitionGenerator, DylibError, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupKind, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
-    absolute_symbols,
+    LookupError, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags, absolute_symbols,
 };
 use uruk_dispatch::WorkStealingTaskDispatcher;
 
@@ -35,7 +34,8 @@ fn absolute_symbols_are_found() {
 fn missing_symbols_are_named_with_the_dylibs_searched() {
     let (session, main) = session();
     define_simple(&main, "unit", &["a"]);
-    let error = session.lookup(&order(&main), set(&session, &["a", "b", "c"])).unwrap_err();
+    let error =
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b", "c"]))).unwrap_err();
     assert_eq!(error.in_full(), "not found: `b`, `c` (searched `main`)");
 }
 
@@ -45,7 +45,8 @@ fn a_lookup_in_vain_names_what_it_can_see_and_may_have_meant() {
     let hidden = [(session.intern("hiddne"), SymbolFlags::empty()), (session.intern("helper"), EXPORTED)];
     main.define(TestUnit::new("unit", hidden.into_iter().collect(), finish).boxed()).unwrap();
     let exported: SearchOrder = [(main.clone(), EXPORTED_ONLY)].into();
-    let told = |names| session.lookup(&exported, set(&session, names)).unwrap_err().in_full();
+    let told =
+        |names| session.lookup(LookupRequest::new(&exported, set(&session, names))).unwrap_err().in_full();
     assert_eq!(told(&["hepler"]), "not found: `hepler` (searched `main`); did you mean `helper`?");
     assert_eq!(told(&["hidden"]), "not found: `hidden` (searched `main`)");
     let both = told(&["hepler", "other"]);
@@ -58,7 +59,7 @@ fn a_lookup_in_vain_names_what_it_can_see_and_may_have_meant() {
 #[test]
 fn an_empty_lookup_succeeds() {
     let (session, main) = session();
-    assert!(session.lookup(&order(&main), LookupSet::new()).unwrap().is_empty());
+    assert!(session.lookup(LookupRequest::new(order(&main), LookupSet::new())).unwrap().is_empty());
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn weakly_referenced_symbols_may_be_missing() {
     define_simple(&main, "unit", &["a"]);
     let mut symbols = set(&session, &["a"]);
     symbols.add(session.intern("absent"), SymbolLookupFlags::WeaklyReferencedSymbol);
-    let found = session.lookup(&order(&main), symbols).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), symbols)).unwrap();
     assert_eq!(found.len(), 1);
 }
 
@@ -117,13 +118,19 @@ fn ten_thousand_symbols_of_one_unit_and_of_as_many() {
     let names: Vec<String> = (0..10_000).map(|index| format!("one_{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     define_simple(&main, "large", &names);
-    assert_eq!(session.lookup(&order(&main), set(&session, &names)).unwrap().len(), names.len());
+    assert_eq!(
+        session.lookup(LookupRequest::new(order(&main), set(&session, &names))).unwrap().len(),
+        names.len()
+    );
     let many: Vec<String> = (0..10_000).map(|index| format!("many_{index}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for name in &many {
         define_simple(&main, name, &[name]);
     }
-    assert_eq!(session.lookup(&order(&main), set(&session, &many)).unwrap().len(), many.len());
+    assert_eq!(
+        session.lookup(LookupRequest::new(order(&main), set(&session, &many))).unwrap().len(),
+        many.len()
+    );
 }
 
 #[test]
@@ -181,7 +188,7 @@ fn weakly_referenced_symbols_that_exist_are_waited_for_and_fail_the_lookup() {
     assert!(answer.try_recv().is_err(), "it is there, so it is waited for");
     drop(parked.recv().unwrap().attach());
     assert!(matches!(answer.recv().unwrap(), Err(LookupError::Failed(_))));
-    assert!(matches!(session.lookup(&order(&main), weakly), Err(LookupError::Failed(_))));
+    assert!(matches!(session.lookup(LookupRequest::new(order(&main), weakly)), Err(LookupError::Failed(_))));
 }
 
 #[test]
@@ -191,9 +198,9 @@ fn an_empty_lookup_of_every_face_succeeds_and_still_checks_its_order() {
     session.remove_jit_dylib(&gone).unwrap();
     let empty = || LookupRequest::new(order(&main), LookupSet::new());
     assert!(look_up_later(&session, empty()).recv().unwrap().unwrap().is_empty());
-    assert!(session.lookup(&SearchOrder::new(), LookupSet::new()).unwrap().is_empty());
-    assert!(session.lookup_flags(LookupKind::Static, &order(&main), LookupSet::new()).unwrap().is_empty());
-    let refused = session.lookup(&order(&gone), LookupSet::new());
+    assert!(session.lookup(LookupRequest::new(SearchOrder::new(), LookupSet::new())).unwrap().is_empty());
+    assert!(session.lookup_flags(LookupRequest::new(order(&main), LookupSet::new())).unwrap().is_empty());
+    let refused = session.lookup(LookupRequest::new(order(&gone), LookupSet::new()));
     assert!(matches!(refused, Err(LookupError::DylibRemoved { .. })));
 }
 
@@ -205,16 +212,16 @@ fn flags_are_looked_up_along_an_order_without_materializing() {
     let symbols = [(session.intern("a"), SymbolFlags::empty()), (session.intern("b"), EXPORTED)];
     other.define(TestUnit::new("other", symbols.into_iter().collect(), finish).boxed()).unwrap();
     let along = [(main.clone(), EXPORTED_ONLY), (other.clone(), EXPORTED_ONLY)].into();
-    let flags = session.lookup_flags(LookupKind::Static, &along, set(&session, &["a", "b"])).unwrap();
+    let flags = session.lookup_flags(LookupRequest::new(&along, set(&session, &["a", "b"]))).unwrap();
     assert_eq!(
         flags,
         [(session.intern("a"), EXPORTED), (session.intern("b"), EXPORTED)].into_iter().collect()
     );
     assert!(parked.try_recv().is_err(), "nothing was materialized");
-    let missing = session.lookup_flags(LookupKind::Static, &along, set(&session, &["a", "c"])).unwrap_err();
+    let missing = session.lookup_flags(LookupRequest::new(&along, set(&session, &["a", "c"]))).unwrap_err();
     assert_eq!(missing.to_string(), "not found: `c` (searched `main`, `other`)");
     let weakly = LookupSet::weakly_referenced([session.intern("c")]);
-    assert!(session.lookup_flags(LookupKind::Static, &along, weakly).unwrap().is_empty());
+    assert!(session.lookup_flags(LookupRequest::new(&along, weakly)).unwrap().is_empty());
 }
 
 #[test]
@@ -225,7 +232,7 @@ fn flags_of_failed_and_side_effect_symbols_are_told() {
     main.define(unit.boxed()).unwrap();
     assert!(session.lookup_symbol(&order(&main), &session.intern("a")).is_err());
     let flags =
-        session.lookup_flags(LookupKind::Static, &order(&main), set(&session, &["a", "init"])).unwrap();
+        session.lookup_flags(LookupRequest::new(order(&main), set(&session, &["a", "init"]))).unwrap();
     assert_eq!(flags[&init], SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
     assert_eq!(flags[&session.intern("a")], EXPORTED);
 }
@@ -234,12 +241,12 @@ fn flags_of_failed_and_side_effect_symbols_are_told() {
 fn a_failing_lookup_claims_nothing() {
     let (session, main) = session();
     let parked = define_parked(&main, "unit", &["a"]);
-    assert!(session.lookup(&order(&main), set(&session, &["a", "missing"])).is_err());
+    assert!(session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "missing"]))).is_err());
     assert!(parked.try_recv().is_err(), "the unit was not started");
     // Nor was the symbol searched: a strong definition still overrides a weak one.
     let weak = [(session.intern("w"), EXPORTED | SymbolFlags::WEAK)].into_iter().collect();
     main.define(TestUnit::new("weak", weak, finish).boxed()).unwrap();
-    assert!(session.lookup(&order(&main), set(&session, &["w", "missing"])).is_err());
+    assert!(session.lookup(LookupRequest::new(order(&main), set(&session, &["w", "missing"]))).is_err());
     define_absolute(&main, "w", 7);
     assert_eq!(session.lookup_symbol(&order(&main), &session.intern("w")).unwrap(), at(7));
 }
@@ -336,11 +343,17 @@ fn a_lookup_along_a_link_order_takes_the_order_of_its_own_moment() {
     let other = session.create_jit_dylib("other").unwrap();
     define_absolute(&other, "a", 1);
     let a = session.intern("a");
-    assert!(matches!(main.lookup(LookupSet::one(a.clone())), Err(LookupError::NotFound { .. })));
+    assert!(matches!(
+        session.lookup(LookupRequest::along(&main, LookupSet::one(a.clone()))),
+        Err(LookupError::NotFound { .. })
+    ));
     main.add_to_link_order(&other, EXPORTED_ONLY).unwrap();
-    assert_eq!(main.lookup(LookupSet::one(a.clone())).unwrap()[&a], at(1));
+    assert_eq!(session.lookup(LookupRequest::along(&main, LookupSet::one(a.clone()))).unwrap()[&a], at(1));
     session.remove_jit_dylib(&main).unwrap();
-    assert!(matches!(main.lookup(LookupSet::one(a)), Err(LookupError::DylibRemoved { .. })));
+    assert!(matches!(
+        session.lookup(LookupRequest::along(&main, LookupSet::one(a))),
+        Err(LookupError::DylibRemoved { .. })
+    ));
 }
 
 /// ```text
@@ -396,7 +409,9 @@ fn lookups_go_on_while_definitions_link_orders_and_generators_change_underneath(
                             let last_look = over.is_open();
                             for found in [
                                 session.lookup_symbol(&main.link_order(), &a),
-                                main.lookup(LookupSet::one(a.clone())).map(|found| found[&a]),
+                                session
+                                    .lookup(LookupRequest::along(&main, LookupSet::one(a.clone())))
+                                    .map(|found| found[&a]),
                             ] {
                                 match found {
                                     Ok(found) => assert!((1..2 + ROUNDS).contains(&found.address.value())),
@@ -416,7 +431,10 @@ fn lookups_go_on_while_definitions_link_orders_and_generators_change_underneath(
             over.open();
             readers.into_iter().for_each(|reader| reader.join().unwrap());
         });
-        assert_eq!(main.lookup(LookupSet::one(a.clone())).unwrap()[&a], at(1));
+        assert_eq!(
+            session.lookup(LookupRequest::along(&main, LookupSet::one(a.clone()))).unwrap()[&a],
+            at(1)
+        );
         session.close().unwrap();
     });
 }

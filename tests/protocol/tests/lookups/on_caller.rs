@@ -55,10 +55,10 @@ fn what_a_lookup_claims_runs_on_its_thread() {
     for (session, main) in [session(), session_of(1), session_of(2), retired()] {
         let one = define_telling_thread(&main, "one", &["a"]);
         let another = define_telling_thread(&main, "another", &["b", "c"]);
-        let found = session.lookup_here(request(&main, &["a", "b"])).unwrap();
+        let found = session.lookup(request(&main, &["a", "b"]).here()).unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!((one.try_recv(), another.try_recv()), (Ok(here()), Ok(here())));
-        session.lookup_here(request(&main, &["c"])).unwrap();
+        session.lookup(request(&main, &["c"]).here()).unwrap();
         session.close().unwrap();
     }
 }
@@ -72,7 +72,7 @@ fn units_of_one_lookup_may_wait_for_each_other() {
                 session.lookup_symbol(&order(main), &session.intern("b")).map(drop)
             });
             let b = define_telling_thread(&main, "b", &["b"]);
-            session.lookup_here(request(&main, &[first, second])).unwrap();
+            session.lookup(request(&main, &[first, second]).here()).unwrap();
             assert_eq!((a.try_recv(), b.try_recv()), (Ok(here()), Ok(here())));
             session.close().unwrap();
         }
@@ -83,10 +83,10 @@ fn units_of_one_lookup_may_wait_for_each_other() {
 fn a_unit_on_its_caller_may_look_up_in_the_same_way() {
     for (session, main) in [session(), session_of(1), retired()] {
         let outer = define_needing(&main, "outer", |session, main| {
-            session.lookup_here(request(main, &["inner"])).map(drop)
+            session.lookup(request(main, &["inner"]).here()).map(drop)
         });
         let inner = define_telling_thread(&main, "inner", &["inner"]);
-        session.lookup_here(request(&main, &["outer"])).unwrap();
+        session.lookup(request(&main, &["outer"]).here()).unwrap();
         assert_eq!((outer.try_recv(), inner.try_recv()), (Ok(here()), Ok(here())));
         session.close().unwrap();
     }
@@ -96,7 +96,7 @@ fn a_unit_on_its_caller_may_look_up_in_the_same_way() {
 fn a_worker_runs_what_it_looks_up_itself() {
     let (session, main) = session_of(1);
     let outer = define_needing(&main, "outer", |session, main| {
-        session.lookup_here(request(main, &["inner"])).map(drop)
+        session.lookup(request(main, &["inner"]).here()).map(drop)
     });
     let inner = define_telling_thread(&main, "inner", &["inner"]);
     session.lookup_symbol(&order(&main), &session.intern("outer")).unwrap();
@@ -118,7 +118,7 @@ fn on_a_retired_pool_everything_that_is_needed_runs_on_the_caller() {
         session.lookup_symbol(&order(main), &session.intern("leaf")).map(drop)
     });
     let leaf = define_telling_thread(&main, "leaf", &["leaf"]);
-    session.lookup_here(request(&main, &["linked"])).unwrap();
+    session.lookup(request(&main, &["linked"]).here()).unwrap();
     assert_eq!((callee.try_recv(), leaf.try_recv()), (Ok(here()), Ok(here())));
     // An ordinary lookup has no thread that runs its units, as ever.
     define_simple(&main, "other", &["other"]);
@@ -142,7 +142,7 @@ fn of_many_threads_that_ask_one_runs_the_unit() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 start.wait();
-                session.lookup_here(request(&main, &["a"])).unwrap();
+                session.lookup(request(&main, &["a"]).here()).unwrap();
             });
         }
         start.open();
@@ -156,12 +156,12 @@ fn a_unit_that_waits_for_its_own_symbol_on_its_caller_is_a_deadlock() {
         let (tell, told) = mpsc::channel();
         let unit = TestUnit::new("unit", exported(&session, &["a"]), move |responsibility| {
             let session = responsibility.session().clone();
-            let error = session.lookup_here(request(responsibility.dylib(), &["a"])).unwrap_err();
+            let error = session.lookup(request(responsibility.dylib(), &["a"]).here()).unwrap_err();
             tell.send(matches!(error, LookupError::WouldDeadlock { .. })).unwrap();
             finish(responsibility);
         });
         main.define(unit.boxed()).unwrap();
-        session.lookup_here(request(&main, &["a"])).unwrap();
+        session.lookup(request(&main, &["a"]).here()).unwrap();
         assert_eq!(told.try_recv(), Ok(true));
     }
 }
@@ -172,10 +172,10 @@ fn a_panic_on_the_caller_fails_the_symbols_and_the_caller_goes_on() {
         let unit = TestUnit::new("unit", exported(&session, &["a"]), |_responsibility| panic!("on purpose"));
         main.define(unit.boxed()).unwrap();
         define_simple(&main, "beside", &["b"]);
-        let error = session.lookup_here(request(&main, &["a", "b"])).unwrap_err();
+        let error = session.lookup(request(&main, &["a", "b"]).here()).unwrap_err();
         assert!(error.in_full().contains("on purpose"), "{error}");
         // The unit claimed beside it is neither lost nor left on this thread.
-        session.lookup_here(request(&main, &["b"])).unwrap();
+        session.lookup(request(&main, &["b"]).here()).unwrap();
         session.close().unwrap();
     }
 }
@@ -190,9 +190,9 @@ fn a_tracker_that_is_removed_meanwhile_ends_the_lookup() {
         drop(responsibility);
     });
     main.define_with_tracker(unit.boxed(), &tracker).unwrap();
-    session.lookup_here(request(&main, &["a"])).unwrap_err();
+    session.lookup(request(&main, &["a"]).here()).unwrap_err();
     define_simple(&main, "again", &["a"]);
-    session.lookup_here(request(&main, &["a"])).unwrap();
+    session.lookup(request(&main, &["a"]).here()).unwrap();
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn what_another_has_claimed_is_waited_for() {
     session.lookup_async(request(&main, &["a"]), |_| {});
     let responsibility = parked.recv().unwrap();
     thread::scope(|scope| {
-        let waits = scope.spawn(|| session.lookup_here(request(&main, &["a"])).map(drop));
+        let waits = scope.spawn(|| session.lookup(request(&main, &["a"]).here()).map(drop));
         finish(responsibility.attach());
         waits.join().unwrap().unwrap();
     });
@@ -246,7 +246,7 @@ fn a_lookup_that_blocks_is_as_urgent_as_it_says() {
     ] {
         define_simple(&main, name, &[name]);
         let asked = LookupRequest { priority: said, ..request(&main, &[name]) };
-        session.lookup_blocking(asked).unwrap();
+        session.lookup(asked).unwrap();
         assert_eq!(*std::mem::take(&mut *noting.seen.lock()), [is], "{name}");
     }
 }
@@ -257,8 +257,8 @@ fn what_runs_on_its_caller_is_not_dispatched() {
     let (session, main) = session_on(noting.clone());
     define_simple(&main, "demanded", &["a"]);
     define_simple(&main, "speculative", &["b"]);
-    session.lookup_here(request(&main, &["a"])).unwrap();
-    session.lookup_here(request(&main, &["b"]).at(TaskPriority::Speculative)).unwrap();
+    session.lookup(request(&main, &["a"]).here()).unwrap();
+    session.lookup(request(&main, &["b"]).at(TaskPriority::Speculative).here()).unwrap();
     assert_eq!(*noting.seen.lock(), []);
 }
 
@@ -280,7 +280,7 @@ fn why_names_the_caller_and_what_is_queued_there() {
         });
         main.define(unit.boxed()).unwrap();
     }
-    session.lookup_here(request(&main, &["a", "b"])).unwrap();
+    session.lookup(request(&main, &["a", "b"]).here()).unwrap();
     let (first, second) = (told.recv().unwrap(), told.recv().unwrap());
     for runs in [first.0, second.0] {
         let WhyState::Materializing(work) = &runs.state else { panic!("{runs}") };
@@ -309,7 +309,7 @@ fn why_says_what_a_unit_on_its_caller_is_blocked_in() {
             finish(parked.attach());
         }
     });
-    session.lookup_here(request(&main, &["a"])).unwrap();
+    session.lookup(request(&main, &["a"]).here()).unwrap();
     looks_on.join().unwrap();
     assert_eq!(a.try_recv(), Ok(here()));
     let (a, x) = told.recv().unwrap();
@@ -335,7 +335,7 @@ fn a_close_that_cancels_ends_the_lookup_and_what_has_not_begun() {
             main.define(unit.boxed()).unwrap();
         }
         drop(tell);
-        let error = session.lookup_here(request(&main, &["a", "b"])).unwrap_err();
+        let error = session.lookup(request(&main, &["a", "b"]).here()).unwrap_err();
         assert!(matches!(error, LookupError::Closed), "{error}");
         assert_eq!(told.iter().collect::<Vec<_>>(), [here()]);
     }
@@ -365,14 +365,14 @@ fn a_deadline_ends_the_lookup_and_gives_back_what_has_not_begun() {
             });
             main.define(unit.boxed()).unwrap();
         }
-        let error = session.lookup_here(request(&main, &["a", "b"]).until(deadline)).unwrap_err();
+        let error = session.lookup(request(&main, &["a", "b"]).until(deadline).here()).unwrap_err();
         assert!(matches!(error, LookupError::DeadlineExceeded { .. }), "{error}");
         let (begun, thread) = told.try_recv().unwrap();
         assert_eq!((thread, told.try_recv().is_err()), (here(), true));
         let other = if begun == "a" { "b" } else { "a" };
         assert!(matches!(why(&main, begun).state, WhyState::Ready { .. }));
         assert!(matches!(why(&main, other).state, WhyState::Returned { .. }), "{}", why(&main, other));
-        session.lookup_here(request(&main, &[other])).unwrap();
+        session.lookup(request(&main, &[other]).here()).unwrap();
         assert_eq!(told.try_recv(), Ok((other, here())));
     }
 }

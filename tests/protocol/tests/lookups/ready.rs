@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use protocol_tests::*;
 use uruk_core::{
     DefinitionGenerator, ExecutionSession, GenerateRequest, JitDylib, JitDylibLookupFlags, LookupError,
-    LookupSet, SearchOrder, SymbolFlags, absolute_symbols,
+    LookupRequest, LookupSet, SearchOrder, SymbolFlags, absolute_symbols,
 };
 
 const ALL: JitDylibLookupFlags = JitDylibLookupFlags::MatchAllSymbols;
@@ -127,7 +127,7 @@ fn pairs_that_change_together_are_seen_together() {
             for address in 1..2000 {
                 let pair = names.iter().map(|name| (name.clone(), at(address))).collect();
                 main.define(absolute_symbols(pair)).unwrap();
-                session.lookup(&order(&main), LookupSet::required(names.clone())).unwrap();
+                session.lookup(LookupRequest::new(order(&main), LookupSet::required(names.clone()))).unwrap();
                 main.remove(&names).unwrap();
             }
             // Nothing is read on the strength of the flag.
@@ -135,7 +135,7 @@ fn pairs_that_change_together_are_seen_together() {
         });
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                match session.lookup(&order(&main), LookupSet::required(names.clone())) {
+                match session.lookup(LookupRequest::new(order(&main), LookupSet::required(names.clone()))) {
                     Ok(found) => assert_eq!(found[&names[0]], found[&names[1]]),
                     Err(LookupError::NotFound { symbols, .. }) => assert_eq!(symbols.len(), 2),
                     Err(LookupError::Failed(_)) => {}

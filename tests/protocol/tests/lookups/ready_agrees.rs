@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use protocol_tests::*;
 use uruk_core::{
     DefinitionGenerator, ExecutionSession, ExecutorSymbolDef, GenerateRequest, GeneratorId, JitDylib,
-    JitDylibLookupFlags, LookupError, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags, SymbolName,
-    absolute_symbols,
+    JitDylibLookupFlags, LookupError, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
+    SymbolName, absolute_symbols,
 };
 
 /// More than an order walks over.
@@ -157,7 +157,7 @@ impl Scene {
             let ready = self.session.lookup_symbol(order, name);
             let mut symbols = LookupSet::one(name.clone());
             symbols.add(self.absent.clone(), SymbolLookupFlags::WeaklyReferencedSymbol);
-            let locked = self.session.lookup(order, symbols).map(|found| found[name]);
+            let locked = self.session.lookup(LookupRequest::new(order, symbols)).map(|found| found[name]);
             prop_assert_eq!(short(&ready), short(&locked), "`{}` along {:?}", name, order);
             let again = self.session.lookup_symbol(order, name);
             prop_assert_eq!(short(&again), short(&locked), "`{}` along {:?}", name, order);

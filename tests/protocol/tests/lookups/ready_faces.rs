@@ -49,8 +49,7 @@ fn ask(
     let handler = look_up_later(session, request()).try_recv().expect("handled in place");
     let first = session.lookup_symbol(order, name);
     let others = [
-        session.lookup_symbols(order, std::slice::from_ref(name)).map(|symbols| symbols[0]),
-        session.lookup(order, set()).map(|found| found[name]),
+        session.lookup(LookupRequest::new(order, set())).map(|found| found[name]),
         handler.map(|found| found[name]),
         future.map(|found| found[name]),
     ];
@@ -186,7 +185,8 @@ fn what_exists_for_its_side_effects_has_no_address_to_give() {
     let unit = TestUnit::new("unit", [(name.clone(), flags)].into_iter().collect(), finish);
     dylibs[0].define(unit.boxed()).unwrap();
     for _ in 0..2 {
-        let found = session.lookup(&order, LookupSet::weakly_referenced([name.clone()])).unwrap();
+        let found =
+            session.lookup(LookupRequest::new(&order, LookupSet::weakly_referenced([name.clone()]))).unwrap();
         assert!(found.is_empty() && !found.contains(&name));
         assert!(matches!(ask(&session, &order, &name).0, Err(LookupError::NotFound { .. })));
     }
@@ -249,15 +249,13 @@ fn answers_keep_the_order_and_the_names_of_the_question() {
         make_ready(main, name, address, EXPORTED);
     }
     session.take_lock_holds();
-    let symbols = session.lookup_symbols(&order, &names).unwrap();
-    let found = session.lookup(&order, LookupSet::required(names.iter().cloned())).unwrap();
+    let found =
+        session.lookup(LookupRequest::new(&order, LookupSet::required(names.iter().cloned()))).unwrap();
     assert_eq!(session.take_lock_holds().unwrap().count, 0);
     assert_eq!(found.len(), names.len());
-    for (((asked, address), symbol), (name, definition)) in
-        names.iter().zip(1..).zip(symbols).zip(found.iter())
-    {
-        assert_eq!((name, definition, symbol), (asked, at(address), at(address)));
-        assert_eq!((found.get(asked), found[asked]), (Some(symbol), symbol));
+    for ((asked, address), (name, definition)) in names.iter().zip(1..).zip(found.iter()) {
+        assert_eq!((name, definition), (asked, at(address)));
+        assert_eq!((found.get(asked), found[asked]), (Some(definition), definition));
         assert!(found.dependency(asked).is_some());
     }
     assert_eq!(found.get(&session.intern("other")), None);
@@ -269,11 +267,11 @@ fn a_token_from_the_ready_path_stands_for_the_very_definition() {
     let (session, dylibs) = dylibs(1);
     let (main, name) = (&dylibs[0], session.intern("a"));
     make_ready(main, &name, 1, EXPORTED);
-    let found = session.lookup(&order(main), LookupSet::one(name.clone())).unwrap();
+    let found = session.lookup(LookupRequest::new(order(main), LookupSet::one(name.clone()))).unwrap();
     let token = found.dependency(&name).unwrap();
     main.remove(std::slice::from_ref(&name)).unwrap();
     make_ready(main, &name, 2, EXPORTED);
-    let next = session.lookup(&order(main), LookupSet::one(name.clone())).unwrap();
+    let next = session.lookup(LookupRequest::new(order(main), LookupSet::one(name.clone()))).unwrap();
     assert_ne!(next.dependency(&name), Some(token));
 }
 
@@ -297,10 +295,12 @@ fn a_handler_does_not_run_inside_the_call_of_a_task() {
 fn an_empty_lookup_still_asks_about_its_order() {
     let (session, dylibs) = dylibs(2);
     let order = all_of(&dylibs);
-    assert!(session.lookup_symbols(&order, &[]).unwrap().is_empty());
+    assert!(session.lookup(LookupRequest::new(&order, LookupSet::new())).unwrap().is_empty());
     session.remove_jit_dylib(&dylibs[1]).unwrap();
-    assert!(matches!(session.lookup_symbols(&order, &[]), Err(LookupError::DylibRemoved { .. })));
-    assert!(matches!(session.lookup(&order, LookupSet::new()), Err(LookupError::DylibRemoved { .. })));
+    assert!(matches!(
+        session.lookup(LookupRequest::new(&order, LookupSet::new())),
+        Err(LookupError::DylibRemoved { .. })
+    ));
 }
 
 /// A program that kept a link order had to ask for it again to learn of a change, which takes the lock.

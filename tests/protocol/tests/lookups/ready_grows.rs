@@ -9,8 +9,8 @@
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::thread;
 use uruk_core::{
-    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupSet, SearchOrder,
-    SymbolFlags, SymbolName, absolute_symbols,
+    ExecutionSession, ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest, LookupSet,
+    SearchOrder, SymbolFlags, SymbolName, absolute_symbols,
 };
 
 const ROUNDS: usize = 6;
@@ -33,7 +33,7 @@ fn make_ready(session: &ExecutionSession, dylib: &JitDylib, names: &[SymbolName]
     let symbols = numbered.map(|(number, name)| (name.clone(), definition(number))).collect();
     dylib.define(absolute_symbols(symbols)).expect("the names are free");
     let set = LookupSet::required(names.iter().cloned());
-    session.lookup(&SearchOrder::of(dylib), set).expect("they were just defined");
+    session.lookup(LookupRequest::new(SearchOrder::of(dylib), set)).expect("they were just defined");
 }
 
 #[test]

@@ -117,7 +117,9 @@ fn a_tracker_of_many_symbols_is_gone_before_its_resources() {
         let symbols: SymbolMap = [(name.clone(), at(1))].into_iter().collect();
         main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
     }
-    session.lookup(&order(&main), LookupSet::required(names[..SYMBOLS / 2].iter().cloned())).unwrap();
+    session
+        .lookup(LookupRequest::new(order(&main), LookupSet::required(names[..SYMBOLS / 2].iter().cloned())))
+        .unwrap();
     let (counted, counts) = mpsc::channel();
     tracker.add_resource(Box::new(Counts(main.clone(), names.clone(), counted))).unwrap();
     tracker.remove().unwrap();
@@ -255,7 +257,9 @@ fn nobody_sees_half_a_removal() {
         main.define_with_tracker(TestUnit::new("unit", flags, finish).boxed(), &tracker).unwrap();
     }
     // Every other one is Ready, and found without the lock; the units of the rest are dropped slice by slice.
-    session.lookup(&order(&main), LookupSet::required(names.iter().step_by(2).cloned())).unwrap();
+    session
+        .lookup(LookupRequest::new(order(&main), LookupSet::required(names.iter().step_by(2).cloned())))
+        .unwrap();
     let (other, dylib, removed, all) = (session.clone(), main.clone(), tracker.clone(), names.clone());
     let (told, looked) = mpsc::channel();
     interrupts.arm(move || {

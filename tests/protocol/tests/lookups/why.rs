@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use protocol_tests::sends::sends;
 use protocol_tests::*;
 use uruk_core::{
-    DependenceGroup, ExecutionSession, JitDylib, LookupError, SymbolStage, Task, TaskPriority, WaitedFor,
-    Why, WhyState, shared_error,
+    DependenceGroup, ExecutionSession, JitDylib, LookupError, LookupRequest, SymbolStage, Task, TaskPriority,
+    WaitedFor, Why, WhyState, shared_error,
 };
 
 fn why(main: &JitDylib, name: &str) -> Why {
@@ -102,12 +102,12 @@ fn what_is_blocked_says_for_what() {
             send.send((why(&inner, "a"), why(&inner, "x"))).unwrap();
             finish(x.recv().unwrap().attach());
         }));
-        main.session().lookup(&order(&main), set(main.session(), &["x"])).unwrap();
+        main.session().lookup(LookupRequest::new(order(&main), set(main.session(), &["x"]))).unwrap();
         finish(responsibility);
     });
     main.define(unit.boxed()).unwrap();
     let asked_first = look_up_later(&session, request(&main, &["x"]));
-    session.lookup(&order(&main), set(&session, &["a"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).unwrap();
     let (a, x) = seen.recv().unwrap();
     let WhyState::Materializing(work) = &a.state else { panic!("{a}") };
     let blocked_in = work.blocked_in.as_ref().expect("its thread is blocked");

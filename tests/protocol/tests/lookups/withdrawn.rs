@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use protocol_tests::halt::occupy_a_worker;
 use protocol_tests::units::define_telling;
 use protocol_tests::*;
-use uruk_core::{LookupError, TaskDispatcher};
+use uruk_core::{LookupError, LookupRequest, TaskDispatcher};
 
 #[test]
 fn units_withdrawn_while_they_are_queued_are_given_back_and_counted() {
@@ -26,7 +26,7 @@ fn units_withdrawn_while_they_are_queued_are_given_back_and_counted() {
     assert_eq!(session.metrics().withdrawn_units, 2);
     drop(wanted);
     // Units that were given back can be claimed again.
-    session.lookup(&order(&main), set(&session, &["a", "b", "c"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b", "c"]))).unwrap();
     pool.run_ready();
     session.close().unwrap();
     assert_eq!(session.metrics().withdrawn_units, 2);
@@ -53,7 +53,8 @@ fn work_that_nobody_wants_any_more_is_put_back() {
 fn a_failed_lookup_puts_back_what_it_claimed() {
     let (session, main) = session();
     define_simple(&main, "unit", &["a"]);
-    let error = session.lookup(&order(&main), set(&session, &["a", "missing"])).unwrap_err();
+    let error =
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "missing"]))).unwrap_err();
     assert!(matches!(error, LookupError::NotFound { .. }));
     // Still overridable would be wrong, still there is right.
     session.lookup_symbol(&order(&main), &session.intern("a")).unwrap();

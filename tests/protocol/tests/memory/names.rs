@@ -2,7 +2,7 @@
 
 use protocol_tests::resident::grows_no_more_after_three;
 use protocol_tests::*;
-use uruk_core::{ExecutionSession, JitDylib, LookupSet, absolute_symbols};
+use uruk_core::{ExecutionSession, JitDylib, LookupRequest, LookupSet, absolute_symbols};
 
 /// Defines `count` symbols with names of their own in units of 500, makes each of them Ready, and removes them.
 fn come_and_go(session: &ExecutionSession, main: &JitDylib, round: usize, count: usize) {
@@ -14,7 +14,7 @@ fn come_and_go(session: &ExecutionSession, main: &JitDylib, round: usize, count:
         let symbols = names.iter().map(|name| (name.clone(), at(1))).collect();
         main.define_with_tracker(absolute_symbols(symbols), &tracker).unwrap();
     }
-    let found = session.lookup(&order(main), LookupSet::required(names)).unwrap();
+    let found = session.lookup(LookupRequest::new(order(main), LookupSet::required(names))).unwrap();
     assert_eq!(found.len(), count);
     drop(found);
     tracker.remove().unwrap();

@@ -3,8 +3,8 @@
 use protocol_tests::resident::grows_no_more_after_three;
 use protocol_tests::*;
 use uruk_core::{
-    AliasTarget, ExecutionSession, JitDylib, LookupError, LookupSet, ResourceTracker, SymbolName,
-    shared_error, symbol_aliases,
+    AliasTarget, ExecutionSession, JitDylib, LookupError, LookupRequest, LookupSet, ResourceTracker,
+    SymbolName, shared_error, symbol_aliases,
 };
 
 /// The fate of the symbol of this number: a third depends on the next one, a third fails, a third becomes Ready.
@@ -82,7 +82,7 @@ fn come_and_go(session: &ExecutionSession, main: &JitDylib, round: usize, count:
     }
     assert_eq!(failed, count / 2);
     for index in numbers {
-        let found = session.lookup(&order(main), LookupSet::one(alias(&index)));
+        let found = session.lookup(LookupRequest::new(order(main), LookupSet::one(alias(&index))));
         assert_eq!(found.is_ok(), is_ready(index), "{index}");
     }
     drop(symbols);

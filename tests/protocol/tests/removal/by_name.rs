@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use protocol_tests::tracked::{Log, noted, parked_under_a_tracker, sticking};
 use protocol_tests::*;
-use uruk_core::{DefineError, DependenceGroup, EmitError, LookupError, RemoveError};
+use uruk_core::{DefineError, DependenceGroup, EmitError, LookupError, LookupRequest, RemoveError};
 
 #[test]
 fn removal_by_name_is_all_or_nothing() {
@@ -17,7 +17,7 @@ fn removal_by_name_is_all_or_nothing() {
     main.remove(&names[..2]).unwrap();
     assert!(session.lookup_symbol(&order(&main), &names[0]).is_err());
     define_simple(&main, "again", &["a", "b"]);
-    session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn symbols_are_removed_by_name_in_every_state_but_materializing() {
         assert!(matches!(gone, Err(LookupError::NotFound { .. })));
         main.define(absolute(&main, name, 2)).unwrap();
     }
-    assert_eq!(session.lookup(&order(&main), set(&session, &names)).unwrap().len(), 4);
+    assert_eq!(session.lookup(LookupRequest::new(order(&main), set(&session, &names))).unwrap().len(), 4);
 }
 
 #[test]

@@ -8,8 +8,8 @@ use protocol_tests::tracked::{Log, noted, sticking};
 use protocol_tests::*;
 use uruk_core::{
     DependenceGroup, Dependency, EmitError, ExecutionSession, FailureCause, JitDylib, LookupError,
-    LookupResult, MaterializationResponsibility, ResolveError, ResolvedResponsibility, Resource,
-    ResourceTracker, WhyState,
+    LookupRequest, LookupResult, MaterializationResponsibility, ResolveError, ResolvedResponsibility,
+    Resource, ResourceTracker, WhyState,
 };
 
 const NAMES: [&str; 8] =
@@ -73,7 +73,7 @@ impl Scene {
         let in_main = ["begun", "resolved", "emitted"].map(|name| define_parked(&main, name, &[name]));
         let in_other = ["elsewhere", "dependant"].map(|name| define_parked(&other, name, &[name]));
         define_absolute(&main, "alone", 7);
-        session.lookup(&order(&main), set(&session, &["ready", "alone"])).unwrap();
+        session.lookup(LookupRequest::new(order(&main), set(&session, &["ready", "alone"]))).unwrap();
         assert!(session.lookup_symbol(&order(&main), &session.intern("failed")).is_err());
 
         let asks = |dylib: &JitDylib, name: &str| look_up_later(&session, request(dylib, &[name]));
@@ -158,7 +158,10 @@ fn clearing_ends_what_is_there_in_whatever_state() {
                 assert!(matches!(state(&main, name), WhyState::Undefined { .. }), "{name}");
                 define_simple(&main, "again", &[name]);
             }
-            assert_eq!(session.lookup(&order(&main), set(&session, &NAMES)).unwrap().len(), NAMES.len());
+            assert_eq!(
+                session.lookup(LookupRequest::new(order(&main), set(&session, &NAMES))).unwrap().len(),
+                NAMES.len()
+            );
             session.close().unwrap();
         });
     }
@@ -220,7 +223,7 @@ fn a_dylib_of_many_trackers_gives_its_resources_back_newest_first() {
         remove(&main).unwrap();
         assert!(trackers.iter().all(|tracker| tracker.is_defunct()));
         assert!(removed.try_iter().eq((0..TRACKERS).rev()));
-        assert!(session.lookup(&order(&main), set(&session, &["symbol_7"])).is_err());
+        assert!(session.lookup(LookupRequest::new(order(&main), set(&session, &["symbol_7"]))).is_err());
     }
     session.close().unwrap();
 }

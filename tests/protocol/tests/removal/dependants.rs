@@ -97,7 +97,8 @@ fn what_was_emitted_together_goes_together() {
     let needs = request(&main, &["helper"]);
     let unit = TestUnit::new("unit", exported(&session, &names), move |responsibility| {
         responsibility.add_resource(noted("unit", &resources)).unwrap();
-        let found = responsibility.session().lookup(&needs.order, needs.symbols.clone()).unwrap();
+        let found =
+            responsibility.session().lookup(LookupRequest::new(&needs.order, needs.symbols.clone())).unwrap();
         let symbols = vec![responsibility.session().intern("needs")];
         let group = DependenceGroup { symbols, dependencies: found.dependencies() };
         resolve(responsibility).notify_emitted(vec![group]).unwrap();
@@ -188,7 +189,7 @@ fn who_comes_to_need_what_is_gone_fails() {
     let (session, main) = keeping();
     let log = Log::default();
     let helper = linked(&main, "helper", &[], &log);
-    let found = session.lookup(&order(&main), set(&session, &["helper"])).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["helper"]))).unwrap();
     let parked = define_parked(&main, "query", &["query"]);
     let answer = look_up_later(&session, request(&main, &["query"]));
     let query = resolve(parked.recv().unwrap().attach());

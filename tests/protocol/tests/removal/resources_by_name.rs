@@ -5,7 +5,9 @@ use std::sync::mpsc;
 
 use protocol_tests::tracked::{Log, noted, sticking};
 use protocol_tests::*;
-use uruk_core::{JitDylib, LookupSet, MaterializationResponsibility, RemoveError, SymbolFlagsMap};
+use uruk_core::{
+    JitDylib, LookupRequest, LookupSet, MaterializationResponsibility, RemoveError, SymbolFlagsMap,
+};
 
 /// Resources have names for as long as a test runs.
 fn name_of(number: usize) -> &'static str {
@@ -28,7 +30,7 @@ fn define_with(main: &JitDylib, symbols: &[&str], resource: &'static str, log: &
 }
 
 fn look_up(main: &JitDylib, symbols: &[&str]) {
-    main.session().lookup(&order(main), set(main.session(), symbols)).unwrap();
+    main.session().lookup(LookupRequest::new(order(main), set(main.session(), symbols))).unwrap();
 }
 
 fn remove(main: &JitDylib, symbols: &[&str]) -> Result<(), RemoveError> {
@@ -274,7 +276,7 @@ fn a_unit_with_nothing_but_an_initializer_goes_by_that_name() {
     let init = session.intern("<init>");
     let unit = unit_with(&main, &[], "code", &log).with_initializer(init.clone());
     main.define(unit.boxed()).unwrap();
-    session.lookup(&order(&main), LookupSet::weakly_referenced([init.clone()])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), LookupSet::weakly_referenced([init.clone()]))).unwrap();
     main.remove(&[init]).unwrap();
     assert_eq!(*log.lock(), ["code"]);
 }

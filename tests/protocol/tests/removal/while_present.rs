@@ -11,7 +11,7 @@
 use protocol_tests::*;
 use uruk_core::{
     AliasMap, AliasTarget, Dependency, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError,
-    MaterializationUnit, reexports, symbol_aliases,
+    LookupRequest, MaterializationUnit, reexports, symbol_aliases,
 };
 
 fn aliases(session: &ExecutionSession, pairs: &[(&str, &str)]) -> AliasMap {
@@ -25,7 +25,8 @@ fn simple(session: &ExecutionSession, names: &[&str]) -> Box<dyn Materialization
 
 fn find(dylib: &JitDylib, symbol: &str) -> Dependency {
     let session = dylib.session();
-    let found = session.lookup(&order(dylib), set(session, &[symbol])).expect("it is defined");
+    let found =
+        session.lookup(LookupRequest::new(order(dylib), set(session, &[symbol]))).expect("it is defined");
     found.dependency(&session.intern(symbol)).expect("it was found")
 }
 
@@ -38,7 +39,10 @@ fn refused(dylib: &JitDylib, symbol: &str) -> String {
         other => panic!("{symbol}: {other:?}"),
     };
     let one = told(session.lookup_symbol(&order, &name).map(drop));
-    assert_eq!(told(session.lookup_resolved(&order, set(session, &[symbol])).map(drop)), one);
+    assert_eq!(
+        told(session.lookup(LookupRequest::new(&order, set(session, &[symbol])).until_resolved()).map(drop)),
+        one
+    );
     one
 }
 
@@ -140,9 +144,8 @@ fn an_alias_of_what_was_removed_hides_others_and_is_not_found() {
     tracker.remove().expect("there is no resource");
     let refused = session.lookup_symbol(&both, &name);
     assert!(matches!(refused, Err(LookupError::AliasOfRemoved { .. })), "{refused:?}");
-    let flags = session
-        .lookup_flags(uruk_core::LookupKind::Static, &both, set(&session, &["a"]))
-        .expect("it is defined");
+    let flags =
+        session.lookup_flags(LookupRequest::new(&both, set(&session, &["a"]))).expect("it is defined");
     assert_eq!(flags.get(&name).copied(), Some(EXPORTED));
     main.remove(std::slice::from_ref(&name)).expect("it is there");
     assert!(session.lookup_symbol(&both, &name).is_ok(), "the other one");

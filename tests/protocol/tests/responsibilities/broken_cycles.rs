@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use protocol_tests::on::On;
 use protocol_tests::*;
 use uruk_core::{
-    DependenceGroup, Detached, ExecutionSession, FailureCause, JitDylib, LookupError, LookupResult,
-    ResolvedResponsibility, ResourceTracker, WhyState,
+    DependenceGroup, Detached, ExecutionSession, FailureCause, JitDylib, LookupError, LookupRequest,
+    LookupResult, ResolvedResponsibility, ResourceTracker, WhyState,
 };
 
 on_every_dispatcher!(
@@ -127,6 +127,6 @@ fn all_members_removed_at_once_leave_nothing_behind(on: On) {
     assert!(c_ready.recv().unwrap().is_ok());
     tracker.remove().unwrap();
     define_simple(&main, "new", &["a", "b", "d"]);
-    session.lookup(&order(&main), set(&session, &["a", "b", "c", "d"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b", "c", "d"]))).unwrap();
     session.close().unwrap();
 }

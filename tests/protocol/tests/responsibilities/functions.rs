@@ -140,8 +140,10 @@ fn what_the_function_calls_itself_is_ready() {
     main.define(Box::new(unit)).unwrap();
     let unit =
         FnUnit::new([session.intern("top")], move |request| -> Result<_, Box<dyn Error + Send + Sync>> {
-            request.lookup_ready([middle.clone()])?;
-            let ready = request.session().ready_symbol(&request.dylib().link_order(), &middle);
+            let (session, order) = (request.session().clone(), request.dylib().link_order());
+            session.lookup_symbol(&order, &middle)?;
+            request.lookup([middle.clone()])?;
+            let ready = session.ready_symbol(&order, &middle);
             Ok(request.addresses([("top", ready.ok_or("not Ready")?.address)])?)
         });
     main.define(Box::new(unit)).unwrap();

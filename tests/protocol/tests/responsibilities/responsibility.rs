@@ -4,8 +4,8 @@ use std::sync::mpsc;
 
 use protocol_tests::*;
 use uruk_core::{
-    DefineError, DependenceGroup, EmitError, ExecutorSymbolDef, LookupError, MaterializationResponsibility,
-    ResolveError, SymbolFlags, SymbolMap, SymbolName, shared_error,
+    DefineError, DependenceGroup, EmitError, ExecutorSymbolDef, LookupError, LookupRequest,
+    MaterializationResponsibility, ResolveError, SymbolFlags, SymbolMap, SymbolName, shared_error,
 };
 
 #[test]
@@ -33,7 +33,7 @@ fn further_symbols_may_be_defined_while_materializing() {
     let duplicate = responsibility.define_materializing(exported(&session, &["weak"]));
     assert!(matches!(duplicate, Err(DefineError::Duplicate { .. })));
     finish(responsibility);
-    session.lookup(&order(&main), set(&session, &["a", "more", "weak"])).unwrap();
+    session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "more", "weak"]))).unwrap();
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn weak_and_common_are_dropped_on_resolution() {
         responsibility.notify_resolved(&definitions).unwrap().notify_emitted(Vec::new()).unwrap();
     });
     main.define(unit.boxed()).unwrap();
-    let found = session.lookup(&order(&main), set(&session, &["a", "b"])).unwrap();
+    let found = session.lookup(LookupRequest::new(order(&main), set(&session, &["a", "b"]))).unwrap();
     assert!(found.iter().all(|(_, definition)| definition.flags == EXPORTED), "the definition has won");
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol_tests::kept::kept;
 use protocol_tests::*;
-use uruk_core::{Deadline, JitDylib};
+use uruk_core::{Deadline, JitDylib, LookupRequest};
 
 use crate::*;
 
@@ -29,7 +29,7 @@ fn what_was_held_back_until_the_wait_does_not_stay_in_the_threads_queue() {
     let _alone = watched();
     let (session, main) = session();
     let deadline = Deadline::after(Duration::from_secs(3600));
-    lodge(&main, || session.lookup_until(&order(&main), set(&session, &["a"]), deadline));
+    lodge(&main, || session.lookup(LookupRequest::new(order(&main), set(&session, &["a"])).until(deadline)));
     assert_eq!(session.metrics().withdrawn_units, 1, "it has had its turn already");
 }
 

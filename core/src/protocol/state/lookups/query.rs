@@ -15,6 +15,7 @@ use crate::protocol::storage::{ClaimId, DylibId, Id, NONE, QueryId, RowId, Slab,
 use crate::sync::weakened;
 use crate::{
     ExecutorSymbolDef, JitDylibLookupFlags, LookupKind, LookupSet, RequiredState, SymbolName, TaskPriority,
+    WaitError,
 };
 
 use super::{Lookups, generator::Suspended};
@@ -159,6 +160,10 @@ pub(crate) struct Search {
     pub(crate) asked_by: Option<Asker>,
     /// How urgent the lookup says it is.
     pub(crate) priority: Option<TaskPriority>,
+    /// Its time is over: it asks for nothing that is not there.
+    pub(crate) is_late: bool,
+    /// Why its thread may not wait for symbols that are not there.
+    pub(crate) refusal: Option<WaitError>,
 }
 
 /// Dylibs to search, mostly one or two.

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::QueryId;
-use crate::protocol::lookups::lookup_one::Sought;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::lookups::query::Search;
 use crate::protocol::symbols::absolute::Addresses;
@@ -181,45 +180,15 @@ impl Harness {
             flags_only: query.flags_only,
             on_behalf_of: query.made_for.map(|query| self.ids.queries[&query]),
             by_task,
-            asked_by: None,
-            priority: None,
+            ..Search::default()
         };
         let searched: Vec<_> = query.order.iter().map(|(dylib, _)| self.dylib_name(*dylib)).collect();
-        let id = self
-            .lookup_at_sight(&search, number, effects)
-            .or_else(|| self.state.lookup(search, number, |position| searched[position].clone(), effects));
+        let id = self.state.lookup(search, number, |position| searched[position].clone(), effects);
         if let Some(id) = id {
             self.ids.queries.insert(number, id);
         }
         self.world.look_up(number, query, by_task);
         (number, id)
-    }
-
-    /// Looks one symbol up as a thread that blocks does, where it may.
-    fn lookup_at_sight(
-        &mut self,
-        search: &Search,
-        number: usize,
-        effects: &mut Effects<Integers>,
-    ) -> Option<QueryId> {
-        let Search {
-            required_state,
-            alias: None,
-            along: None,
-            flags_only: false,
-            on_behalf_of: None,
-            by_task,
-            ..
-        } = search
-        else {
-            return None;
-        };
-        let [(name, SymbolLookupFlags::RequiredSymbol)] = &search.symbols.0[..] else { return None };
-        if *required_state != RequiredState::Ready {
-            return None;
-        }
-        let sought = Sought { name: name.clone(), by_task: *by_task, asked_by: None, priority: None };
-        self.state.lookup_one(sought, search.order.iter().copied(), number, effects).ok()
     }
 
     /// Of a lookup that lives, or has ended.
