@@ -32,8 +32,7 @@ impl ExecutionSession {
         if let Some(WaitError::Forked) = search.refusal {
             return Err(LookupError::Wait(WaitError::Forked));
         }
-        search.is_late = self.is_over(deadline);
-        let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %FirstNames(&search)));
+        let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %WaitedNames(&search)));
         let runs_here = here.then(crate::task::in_place::run_here);
         // Deferred tasks stay in this thread's queue until the guard drops.
         let _runs = deadline.map(|_| RunsReady);
@@ -197,9 +196,9 @@ impl Drop for Waiter<'_> {
 }
 
 /// The first symbols of a search, for those who watch.
-struct FirstNames<'a>(&'a Search);
+struct WaitedNames<'a>(&'a Search);
 
-impl fmt::Display for FirstNames<'_> {
+impl fmt::Display for WaitedNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const FEW: usize = 3;
         for (index, (name, _)) in self.0.symbols.iter().take(FEW).enumerate() {

@@ -28,6 +28,7 @@ impl ExecutionSession {
         let deadline = request.deadline;
         let (order, mut search) = self.search(request)?;
         (search.required_state, search.flags_only) = (RequiredState::Resolved, true);
+        search.is_late = self.is_over(deadline);
         let flags = |found: Found| (found.name, found.definition.flags);
         Ok(self.wait_for_answer(&order, search, deadline, false)?.into_found().map(flags).collect())
     }

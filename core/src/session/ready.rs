@@ -49,9 +49,10 @@ impl ExecutionSession {
         let (order, mut search) = self.search(request)?;
         // On any thread: a thread that blocks needs the answer to go on.
         search.priority.get_or_insert(TaskPriority::Demanded);
+        search.is_late = self.is_over(deadline);
         // A lookup that comes too late asks for nothing.
         if !here
-            && !self.is_over(deadline)
+            && !search.is_late
             && let Some(overloaded) = self.overloaded_by(&mut search)
         {
             return Err(overloaded);

@@ -41,7 +41,7 @@ use loom_tests::stage::{
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupKind, LookupRequest, LookupSet,
+    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupRequest, LookupSet,
     MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags,
     SymbolName, symbol_aliases,
 };

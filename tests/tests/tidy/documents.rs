@@ -38,6 +38,34 @@ fn the_walk_in_the_readme_can_be_walked() {
     demand_none(missing.map(str::to_owned), "correct the walk in README.md: these files do not exist");
 }
 
+/// How many files a blocking lookup passes through at most, from the call to the dispatcher.
+const LOOKUP_FILES_MAX: usize = 20;
+
+/// The walk of a lookup in ARCHITECTURE.md is short, and each of its functions stands in its file.
+#[test]
+fn the_walk_of_a_lookup_can_be_walked() {
+    let architecture = read("ARCHITECTURE.md").expect("ARCHITECTURE.md exists");
+    let (_, walk) =
+        architecture.split_once("### From the call to the dispatcher").expect("the walk has its heading");
+    // | `core/src/session.rs` | `transact` | what it does |
+    let step = |line: &str| {
+        let mut cells = line.strip_prefix("| `")?.split('`');
+        Some((cells.next()?.to_owned(), cells.nth(1)?.to_owned()))
+    };
+    let steps: Vec<_> = walk.lines().take_while(|line| !line.starts_with("## ")).filter_map(step).collect();
+    assert!(!steps.is_empty(), "the walk is a table of files and functions");
+    assert!(steps.len() <= LOOKUP_FILES_MAX, "a lookup passes through {} files", steps.len());
+    let is_there = |(file, function): &(String, String)| {
+        read(file).is_some_and(|text| {
+            [format!("fn {function}("), format!("fn {function}<")].iter().any(|head| text.contains(head))
+        })
+    };
+    demand_none(
+        steps.iter().filter(|step| !is_there(step)).map(|(file, function)| format!("{file}: `{function}`")),
+        "correct the walk of a lookup in ARCHITECTURE.md: these functions are not in their files",
+    );
+}
+
 /// A page that explains is read from the top by someone who knows nothing yet. Text that only the author of one module needs stands beside
 /// that module.
 #[test]

@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use uruk_core::LookupRequest;
 
 mod architectures;
 mod chosen;
