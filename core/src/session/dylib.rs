@@ -18,7 +18,7 @@ use crate::{
 /// A handle: cloning it is cheap, and all clones are the same dylib.
 ///
 /// # Concurrency
-/// Every method may be called from any thread, task and handler, and none but [`lookup`](Self::lookup) waits for others: reading or
+/// Every method may be called from any thread, task and handler, and none waits for others: reading or
 /// changing the dylib takes the session's lock for a moment. Its effects are delivered before the call returns; in place they have
 /// run by then, unless the thread is inside a task.
 ///

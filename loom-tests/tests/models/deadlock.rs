@@ -41,9 +41,8 @@ use loom_tests::stage::{
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 use uruk_core::{
-    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupRequest, LookupSet,
-    MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags,
-    SymbolName, symbol_aliases,
+    AliasTarget, DependenceGroup, JitDylib, LookupError, LookupRequest, LookupSet, MaterializationInterface,
+    MaterializationResponsibility, MaterializationUnit, SerialQueue, SymbolFlags, SymbolName, symbol_aliases,
 };
 
 loom_tests::catches_its_weakenings!();
