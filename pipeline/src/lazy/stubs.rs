@@ -6,7 +6,9 @@ use crate::arch::host::lazy::{self, StubTemplate};
 use crate::arch::{Architecture, CodeField};
 use crate::link::graph::{Edge, SectionRole, SymbolId};
 use crate::link::{LinkError, LinkGraph};
-use crate::runtime::call_through::{CallThroughDescriptor, Counted, CountingDescriptor, Destination};
+use crate::runtime::call_through::{
+    CallThroughDescriptor, Counted, CountingDescriptor, Destination, StubTable,
+};
 use crate::runtime::ifunc;
 
 /// The contents of the sections of stubs, before the link.
@@ -41,15 +43,26 @@ impl StubKind {
             Self::Group => &lazy::GROUP_STUB,
         }
     }
+
+    fn descriptor_bytes(self) -> u64 {
+        match self {
+            Self::Counting => CountingDescriptor::BYTES,
+            Self::Plain | Self::Group => CallThroughDescriptor::BYTES,
+        }
+    }
 }
 
+/// The table of stubs, and they.
 fn stubs(count: usize, kind: StubKind) -> Vec<u8> {
-    let StubTemplate { code, number_at, number_unit, .. } = *kind.template();
+    let StubTemplate { code, table_offset_at, .. } = *kind.template();
     let mut stubs = code.repeat(count);
-    for (number, stub) in (0_u32..).step_by(number_unit).zip(stubs.chunks_exact_mut(code.len())) {
-        stub[number_at..][..4].copy_from_slice(&number.to_le_bytes());
+    if let Some(at) = table_offset_at {
+        for (offset, stub) in (0_u32..).step_by(8).zip(stubs.chunks_exact_mut(code.len())) {
+            stub[at..][..4].copy_from_slice(&offset.to_le_bytes());
+        }
     }
-    stubs
+    let table = StubTable::bytes(count, code.len() as u32, kind.descriptor_bytes());
+    [&table[..], &stubs].concat()
 }
 
 /// The edge of a field in code that stands at `at` in its block.
@@ -64,7 +77,7 @@ impl Contents {
         let counts = kind == StubKind::Counting;
         let (stubs, counted) = (stubs(cells.len(), kind), if counts { cells.len() } else { 0 });
         let cold = [lazy::COUNTING.repeat(counted), lazy::COLD.repeat(cells.len())].concat();
-        let frames = lazy::stub_frames(stubs.len(), cold.len());
+        let frames = lazy::stub_frames(stubs.len() - StubTable::BYTES as usize, cold.len());
         let descriptors = if counts {
             cells.iter().flat_map(CountingDescriptor::bytes).collect()
         } else {
@@ -95,7 +108,9 @@ impl Contents {
         let descriptors = graph.block(".data.descriptors", SectionRole::Data, &self.descriptors, 8);
         let thunk = graph.block(".rodata", SectionRole::ReadOnly, &self.thunk, 8);
         let thunk = graph.define_local("thunk", thunk, 0);
-        let [first_stub, first_cold] = [stubs, cold].map(|block| graph.define_local("first", block, 0));
+        let stub_table = graph.define_local("stubs", stubs, 0);
+        let first_stub = graph.define_local("first", stubs, StubTable::BYTES);
+        let first_cold = graph.define_local("first", cold, 0);
         let (of_stubs, of_cold) =
             (field(0, lazy::FRAMES_STUBS, first_stub), field(0, lazy::FRAMES_COLD, first_cold));
         graph.unwind_table(&self.frames, &[of_stubs, of_cold]);
@@ -105,30 +120,36 @@ impl Contents {
             let root = graph.block(".data.root", SectionRole::Data, &self.root, 8);
             let table = graph.define_local("table", slots, 0);
             graph.edge(root, pointer(0, table));
-            graph.define_local("root", root, 0)
+            let root = graph.define_local("root", root, 0);
+            graph.edge(stubs, pointer(StubTable::ROOT, root));
+            root
         });
+        let first_descriptor = graph.define_local("descriptors", descriptors, 0);
+        graph.edge(stubs, pointer(StubTable::DESCRIPTORS, first_descriptor));
         let StubTemplate { code, operand, .. } = *self.kind.template();
         let (counts, stub_bytes) = (self.kind == StubKind::Counting, code.len() as u64);
         let calls = counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
-        let descriptor_bytes = if counts { CountingDescriptor::BYTES } else { CallThroughDescriptor::BYTES };
+        let descriptor_bytes = self.kind.descriptor_bytes();
         let counting_bytes = if counts { lazy::COUNTING.len() as u64 } else { 0 };
         let first_cold = self.calls.len() as u64 / Counted::BYTES * counting_bytes;
         for (index, names) in (0..).zip(names) {
-            let at = index * descriptor_bytes;
+            let (at, stub_at) = (index * descriptor_bytes, StubTable::BYTES + index * stub_bytes);
             for name in names {
-                graph.define(name.as_str(), stubs, index * stub_bytes);
+                graph.define(name.as_str(), stubs, stub_at);
             }
             let cold_at = first_cold + index * lazy::COLD.len() as u64;
             let slot = graph.define_local("slot", slots, index * 8);
             let unbound = graph.define_local("unbound", cold, cold_at);
             let descriptor = graph.define_local("descriptor", descriptors, at);
             let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
-            graph.edge(stubs, field(index * stub_bytes, operand, root.unwrap_or(slot)));
+            graph.edge(stubs, field(stub_at, operand, root.unwrap_or(slot)));
             graph.edge(cold, field(cold_at, lazy::COLD_THUNK, thunk));
             graph.edge(cold, field(cold_at, lazy::COLD_DESCRIPTOR, descriptor));
             graph.edge(slots, pointer(index * 8, unbound));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
+            graph.edge(descriptors, pointer(at + CallThroughDescriptor::TABLE, stub_table));
+            graph.edge(descriptors, pointer(at + CallThroughDescriptor::UNBOUND, unbound));
             let stub = pointer(at + CallThroughDescriptor::STUB, first_stub);
             graph.edge(descriptors, Edge { addend: (index * stub_bytes).cast_signed(), ..stub });
             if let Some(calls) = calls {

@@ -25,12 +25,10 @@ use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
 use super::tls::{self, Tls};
 use crate::memory::{SegmentKind, SegmentRequest};
+use crate::runtime::unwind::BEFORE_CODE_BYTES;
 
 /// Zero fill of this size is kept away from data that small displacements must reach.
 const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;
-
-/// Bytes before the first function that may be read.
-const BEFORE_CODE_BYTES: u64 = 16;
 
 /// A part of the graph's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

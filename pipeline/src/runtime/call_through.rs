@@ -12,6 +12,7 @@
 //! Nothing unwinds out of a first call. If the lookup fails, the destination gives an address to go on at.
 
 mod slot;
+mod table;
 
 use std::any::Any;
 use std::ffi::{c_int, c_void};
@@ -24,9 +25,9 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub(crate) use self::slot::{Counted, RootAddr, SlotAddr};
 use self::slot::{Counting, SlotPlace};
+pub(crate) use self::table::StubTable;
 use super::unwind;
 pub(crate) use super::unwind::functions::note as note_body;
-use crate::arch::host::lazy;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
@@ -51,8 +52,11 @@ pub(crate) struct CallThroughDescriptor {
     /// The slot that the stub jumps through.
     slot: *mut u64,
     cell: *const Box<dyn Destination>,
+    table: *const StubTable,
     /// The function's address.
     stub: u64,
+    /// The cold part, to which the slot leads before a call.
+    unbound: u64,
     ignored: u64,
 }
 
@@ -60,13 +64,16 @@ impl CallThroughDescriptor {
     pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
     pub(crate) const IGNORED_SLOT: u64 = std::mem::offset_of!(Self, ignored_slot) as u64;
     pub(crate) const SLOT: u64 = std::mem::offset_of!(Self, slot) as u64;
+    pub(crate) const TABLE: u64 = std::mem::offset_of!(Self, table) as u64;
     pub(crate) const STUB: u64 = std::mem::offset_of!(Self, stub) as u64;
+    pub(crate) const UNBOUND: u64 = std::mem::offset_of!(Self, unbound) as u64;
     pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
 
     fn slot(&self) -> SlotAddr {
-        // SAFETY: the stub that this is of is there.
-        let place = match unsafe { stub_code(self.stub) } {
-            Some((StubJump::Table(root), number)) => SlotPlace::InTable(root, number),
+        // SAFETY: it stands beside the stub that this is of, which is there.
+        let table = unsafe { &*self.table };
+        let place = match (table.root(), table.number(self.stub)) {
+            (Some(root), Some(number)) => SlotPlace::InTable(RootAddr(root as *mut u64), number),
             _ => SlotPlace::Own(self.slot),
         };
         SlotAddr { place, stub: self.stub, counting: None }
@@ -229,13 +236,6 @@ pub(crate) fn prepare(function: ExecutorAddr) {
     }
 }
 
-/// The pointer that a stub jumps through.
-enum StubJump {
-    /// A slot of its own, which is there.
-    Slot(u64),
-    Table(RootAddr),
-}
-
 /// Linked code that stays where it is for as long as the value is there.
 pub(crate) trait KeepsCode {
     /// Whether code that stays lies at an address.
@@ -246,59 +246,19 @@ pub(crate) trait KeepsCode {
 pub(crate) fn stub_at(stub: ExecutorAddr, kept: &impl KeepsCode) -> Option<(u32, Option<RootAddr>)> {
     kept.contains(stub).then_some(())?;
     // SAFETY: linked code is there, and stays (`KeepsCode`).
-    let (jump, number) = unsafe { stub_code(stub.value()) }?;
-    let root = if let StubJump::Table(root) = jump { Some(root) } else { None };
-    Some((number, root))
+    let (table, number) = unsafe { table_of(stub) }?;
+    Some((number, table.root().map(|root| RootAddr(root as *mut u64))))
 }
 
-/// The pointer that the stub at an address jumps through, and the stub's number. A stub has 16 bytes, or 48 in a group. An entry of the
-/// linker's or a foreign function may jump like a stub: its number means nothing.
+/// The table of the stub at an address, and the stub's number. `None` for all other code.
 ///
 /// # Safety
-/// If linked code is there, it stays.
-unsafe fn stub_code(at: u64) -> Option<(StubJump, u32)> {
-    // SAFETY: as here; linked code may be read.
-    unsafe {
-        let number = |at: u64| u32::from_le((at as *const u32).read_unaligned());
-        if let Some(slot) = operand(at, &lazy::JUMP) {
-            return Some((StubJump::Slot(slot), number(at + lazy::STUB_NUMBER as u64)));
-        }
-        let root = operand(at, &lazy::LOAD_ROOT)?;
-        operand(at + lazy::LOAD_BY_TABLE_AT, &lazy::LOAD_BY_TABLE)?;
-        let offset = number(at + lazy::LOAD_BY_TABLE_AT + lazy::LOAD_BY_TABLE.len() as u64);
-        Some((StubJump::Table(RootAddr(root as *mut u64)), offset / 8))
-    }
-}
-
-/// The address that an instruction refers to, if it begins with these bytes: the 32 bits behind them are the distance.
-///
-/// # Safety
-/// If linked code is there, it stays.
-unsafe fn operand(at: u64, first: &[u8]) -> Option<u64> {
-    // Each piece of code has its entry in an unwind table, so that all of the instruction is there if its first byte is.
-    if !unwind::is_linked(at) {
-        return None;
-    }
-    let (at, len) = (ExecutorAddr::new(at), first.len());
-    // SAFETY: linked code, which may be read.
-    let bytes = unsafe { std::slice::from_raw_parts(at.to_ptr::<u8>(), len + 4) };
-    let distance = i32::from_le_bytes(bytes[len..].try_into().ok()?);
-    (bytes[..len] == *first).then(|| (at.value() + len as u64 + 4).wrapping_add_signed(distance.into()))
-}
-
-/// The descriptor that a cold part hands to the thunk. `None` for code that calls anything else.
-///
-/// # Safety
-/// If linked code is there, it stays.
-unsafe fn described(cold: u64) -> Option<*const CallThroughDescriptor> {
-    // SAFETY: as here; memory that an instruction refers to may be read, and behind a call of the thunk stands the distance.
-    unsafe {
-        let thunk = operand(cold, &lazy::CALL)? as *const u64;
-        (thunk.read_unaligned() == super::ifunc::lazy_thunk().value()).then_some(())?;
-        let place = cold + lazy::COLD_DESCRIPTOR.offset;
-        let distance = (place as *const i32).read_unaligned();
-        Some(place.wrapping_add_signed(distance.into()) as *const CallThroughDescriptor)
-    }
+/// If linked code is at `stub`, it stays there.
+unsafe fn table_of<'a>(stub: ExecutorAddr) -> Option<(&'a StubTable, u32)> {
+    let code = unwind::functions::stubs_at(stub)?;
+    // SAFETY: the code of stubs begins with their table, and stays as here.
+    let table = unsafe { &*ExecutorAddr::new(code + unwind::BEFORE_CODE_BYTES).to_ptr::<StubTable>() };
+    Some((table, table.number(stub.value())?))
 }
 
 /// The descriptor and slot of the stub at an address that has not been called yet. `None` for all other code.
@@ -306,29 +266,22 @@ unsafe fn described(cold: u64) -> Option<*const CallThroughDescriptor> {
 /// # Safety
 /// If linked code is at `stub`, it stays there.
 unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
-    // A foreign function may begin like a stub, and its pointers lead anywhere.
-    unwind::functions::is_in_stubs(stub).then_some(())?;
-    // SAFETY: as here.
-    let place = match unsafe { stub_code(stub.value()) }? {
-        (StubJump::Slot(slot), _) => SlotPlace::Own(slot as *mut u64),
-        (StubJump::Table(root), number) => SlotPlace::InTable(root, number),
+    // SAFETY: as here; a descriptor stays as long as its stub.
+    let (table, descriptor) = unsafe {
+        let (table, number) = table_of(stub)?;
+        (table, table.descriptor(number) as *const CallThroughDescriptor)
     };
-    // Either the cold part, which was there before the stub, or a function, of which nothing is read.
-    let cold = SlotAddr { place, stub: stub.value(), counting: None }.load();
-    // SAFETY: as here; a function's code stays as long as its stub.
-    let descriptor = unsafe { described(cold) }?;
-    // SAFETY: functions that choose their implementation have shorter descriptors, which begin alike; the resolver tells the two apart.
-    unsafe {
-        let resolver = (&raw const (*descriptor).resolver).read() as usize;
-        let slot = if resolver == first_call as extern "C" fn(&CallThroughDescriptor) -> u64 as usize {
-            (*descriptor).slot()
-        } else if resolver == counted_call as extern "C" fn(&CountingDescriptor) -> u64 as usize {
+    // SAFETY: the table says which descriptors its stubs have.
+    let slot = unsafe {
+        if table.descriptor_bytes() == CountingDescriptor::BYTES {
             (*descriptor.cast::<CountingDescriptor>()).slot()
         } else {
-            return None;
-        };
-        Some((&*descriptor, slot))
-    }
+            (*descriptor).slot()
+        }
+    };
+    // SAFETY: as above.
+    let descriptor = unsafe { &*descriptor };
+    (slot.load() == descriptor.unbound).then_some((descriptor, slot))
 }
 
 /// Whether linked code has installed a handler of a signal. Before that, none of its code runs in one.

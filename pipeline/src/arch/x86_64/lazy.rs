@@ -1,28 +1,24 @@
 //! Templates of lazy functions: stubs, the cold part that a first call goes through, and parts that count calls.
 //!
-//! `lazy/stubs.rs` puts them into a graph, and `runtime/call_through.rs` reads them in linked code.
+//! `lazy/stubs.rs` puts them into a graph. Linked code is not read: `runtime/call_through/table.rs` finds stubs by their addresses.
 
 use super::{CodeField, kinds};
 
-/// A stub, the field that leads to the pointer it jumps through, and the place of its number.
+/// A stub, and the field that leads to the word that it jumps through.
 #[derive(Debug)]
 pub(crate) struct StubTemplate {
     pub(crate) code: &'static [u8],
     pub(crate) operand: CodeField,
-    /// Where in 32 bits stands its number, times `number_unit`.
-    pub(crate) number_at: usize,
-    pub(crate) number_unit: usize,
+    /// For stubs of a group: the place of 32 bits that say which byte of the table the stub jumps through.
+    pub(crate) table_offset_at: Option<usize>,
 }
 
 /// `jmp *slot(%rip)`, and ten bytes that are never reached. Eight stubs in a line of the cache are more jumps than the processor can foresee
 /// there: with stubs of 8 bytes, calls that cycle over 1,000 functions took 9 ns more than without stubs; with these they take 4 more.
-///
-/// In four of the ten stands the number of its cell.
 pub(crate) const SLOT_STUB: StubTemplate = StubTemplate {
     code: &padded::<16>(&[0xff, 0x25, 0, 0, 0, 0]),
     operand: displacement(2),
-    number_at: STUB_NUMBER,
-    number_unit: 1,
+    table_offset_at: None,
 };
 
 /// There are conventions in which any register has an argument, so `%r11` is kept where no signal handler writes:
@@ -37,8 +33,7 @@ pub(crate) const GROUP_STUB: StubTemplate = StubTemplate {
         0x5c, 0x24, 0xf0, 0x4c, 0x8b, 0x5c, 0x24, 0xf8, 0xff, 0x64, 0x24, 0xf0,
     ]),
     operand: displacement(8),
-    number_at: 15,
-    number_unit: 8,
+    table_offset_at: Some(15),
 };
 
 /// `call *thunk(%rip)`, how far away the descriptor is, and six bytes that are never reached.
@@ -83,17 +78,6 @@ pub(crate) fn stub_frames(stub_bytes: usize, cold_bytes: usize) -> [u8; 64] {
     }
     frames
 }
-
-/// The first bytes of a stub that jumps through a slot of its own. The displacement of the slot follows.
-pub(crate) const JUMP: [u8; 2] = [0xff, 0x25];
-/// Where in such a stub stands its number: behind the jump.
-pub(crate) const STUB_NUMBER: usize = 6;
-/// The first bytes of a cold part. The displacement of the thunk follows, and the distance of the descriptor.
-pub(crate) const CALL: [u8; 2] = [0xff, 0x15];
-/// `mov %r11, -8(%rsp); mov root(%rip), %r11`, and `mov table(%r11), %r11` behind it.
-pub(crate) const LOAD_ROOT: [u8; 8] = [0x4c, 0x89, 0x5c, 0x24, 0xf8, 0x4c, 0x8b, 0x1d];
-pub(crate) const LOAD_BY_TABLE: [u8; 3] = [0x4d, 0x8b, 0x9b];
-pub(crate) const LOAD_BY_TABLE_AT: u64 = 12;
 
 /// The displacement of an instruction that ends with it.
 const fn displacement(offset: u64) -> CodeField {

@@ -37,10 +37,11 @@ pub(super) fn note_stubs(code: Range<u64>) {
     STUBS.lock().code.insert(code.start, code.end);
 }
 
-/// Whether stubs of ours are at `address`, and no function that may begin like one.
-pub(in crate::runtime) fn is_in_stubs(address: ExecutorAddr) -> bool {
+/// The start of the code of stubs of ours around `address`.
+pub(in crate::runtime) fn stubs_at(address: ExecutorAddr) -> Option<u64> {
     let stubs = STUBS.lock();
-    stubs.code.range(..=address.value()).next_back().is_some_and(|(_, end)| address.value() < *end)
+    let (start, end) = stubs.code.range(..=address.value()).next_back()?;
+    (address.value() < *end).then_some(*start)
 }
 
 /// Forgets what was noted of code that is registered no more.
