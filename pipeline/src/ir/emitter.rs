@@ -359,6 +359,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_serves_one_module_after_another_until_there_is_an_error() {
+        crate::ir::target::initialize().expect("LLVM");
         let target = JitTargetMachineBuilder::host().expect("host target");
         let machine = TargetMachine::create(target.options()).expect("a machine");
         let emit = |name| {
