@@ -79,6 +79,18 @@ impl DeadlockStep {
         }
     }
 
+    /// The dylib of the symbol or of the generator.
+    pub fn dylib(&self) -> &str {
+        match self {
+            Self::LooksUp { dylib, .. }
+            | Self::Beneath { dylib, .. }
+            | Self::DependsOn { dylib, .. }
+            | Self::AliasOf { dylib, .. }
+            | Self::Queued { dylib, .. }
+            | Self::Generator { dylib, .. } => dylib,
+        }
+    }
+
     fn verb(&self) -> &'static str {
         match self {
             Self::LooksUp { .. } => "looks up",
@@ -93,15 +105,29 @@ impl DeadlockStep {
 
 impl fmt::Display for DeadlockStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LooksUp { symbol, dylib, unit }
-            | Self::Beneath { symbol, dylib, unit }
-            | Self::DependsOn { symbol, dylib, unit }
-            | Self::AliasOf { symbol, dylib, unit }
-            | Self::Queued { symbol, dylib, unit } => {
-                write!(f, "{} {}", Quoted(symbol), placed(symbol, dylib, unit))
+        After(None, self).fmt(f)
+    }
+}
+
+/// A step behind another, whose dylib has just been named.
+struct After<'a>(Option<&'a DeadlockStep>, &'a DeadlockStep);
+
+impl fmt::Display for After<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(before, step) = *self;
+        match step {
+            DeadlockStep::LooksUp { symbol, dylib, unit }
+            | DeadlockStep::Beneath { symbol, dylib, unit }
+            | DeadlockStep::DependsOn { symbol, dylib, unit }
+            | DeadlockStep::AliasOf { symbol, dylib, unit }
+            | DeadlockStep::Queued { symbol, dylib, unit } => {
+                let news =
+                    Some(&**dylib).filter(|dylib| before.is_none_or(|before| before.dylib() != *dylib));
+                write!(f, "{}{}", Quoted(symbol), placed(symbol, news, unit))
             }
-            Self::Generator { dylib, generator } => write!(f, "generator `{generator}` of dylib `{dylib}`"),
+            DeadlockStep::Generator { dylib, generator } => {
+                write!(f, "generator `{generator}` of dylib `{dylib}`")
+            }
         }
     }
 }
@@ -116,8 +142,8 @@ impl fmt::Display for DeadlockPath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(first) = self.0.first() else { return Ok(()) };
         write!(f, "{first} {}", first.verb())?;
-        for step in self.0.iter().take(STEPS_MAX).skip(1) {
-            write!(f, " {step}, which {}", step.verb())?;
+        for (before, step) in self.0.iter().zip(&self.0[1..]).take(STEPS_MAX - 1) {
+            write!(f, " {}, which {}", After(Some(before), step), step.verb())?;
         }
         if self.0.len() > STEPS_MAX {
             write!(f, " one of {} more that are not listed, and so on back to", self.0.len() - STEPS_MAX)?;

@@ -50,7 +50,7 @@ impl fmt::Display for Failure {
         }
         let Self { dylib, unit, cause, .. } = self;
         let which = if before.is_empty() { "" } else { ", which" };
-        write!(f, "{} {}{which} failed", Quoted(last), placed(last, dylib, unit))?;
+        write!(f, "{}{}{which} failed", Quoted(last), placed(last, Some(dylib), unit))?;
         match cause {
             FailureCause::Unit(_) => Ok(()),
             cause => write!(f, ": {cause}"),

@@ -1,6 +1,5 @@
 //! Names as people know them: of a function, not of the engine's body of it; of C++ and Rust as they are written there.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use super::name::SymbolName;
@@ -172,11 +171,14 @@ impl fmt::Display for Quoted<'_> {
     }
 }
 
-/// Where a symbol is: its dylib, and its unit if that has another name.
-pub(crate) fn placed<'a>(symbol: &SymbolName, dylib: &'a str, unit: &'a SymbolName) -> Cow<'a, str> {
-    match Readable(symbol.as_str()).of() == unit.as_str() {
-        true => format!("(dylib `{dylib}`)").into(),
-        false => format!("(dylib `{dylib}`, unit `{}`)", unit.readable()).into(),
+/// Where a symbol is, behind its name: its dylib, unless that is known, and its unit if that has another name.
+pub(crate) fn placed(symbol: &SymbolName, dylib: Option<&str>, unit: &SymbolName) -> String {
+    let unit = Some(unit).filter(|unit| Readable(symbol.as_str()).of() != unit.as_str());
+    match (dylib, unit.map(SymbolName::readable)) {
+        (Some(dylib), Some(unit)) => format!(" (dylib `{dylib}`, unit `{unit}`)"),
+        (Some(dylib), None) => format!(" (dylib `{dylib}`)"),
+        (None, Some(unit)) => format!(" (unit `{unit}`)"),
+        (None, None) => String::new(),
     }
 }
 

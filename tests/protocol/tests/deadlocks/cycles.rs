@@ -82,8 +82,8 @@ fn the_error_reads_from_symbol_to_symbol() {
     look_up(&main, &["a"]).unwrap_err();
     let (_, error) = told.try_iter().find(|(unit, _)| unit == "B").unwrap();
     let text = error.in_full();
-    let a_first = "`a` (dylib `main`, unit `A`) looks up `b` (dylib `main`, unit `B`), which looks up `a`";
-    let b_first = "`b` (dylib `main`, unit `B`) looks up `a` (dylib `main`, unit `A`), which looks up `b`";
+    let a_first = "`a` (dylib `main`, unit `A`) looks up `b` (unit `B`), which looks up `a`";
+    let b_first = "`b` (dylib `main`, unit `B`) looks up `a` (unit `A`), which looks up `b`";
     assert!(text.contains(a_first) || text.contains(b_first), "{text}");
     drop(session);
 }
