@@ -170,7 +170,9 @@ impl Scope {
     /// [`JitError::LoadLibrary`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
         self.check_open()?;
-        Ok(self.engine.files.process.load_library(path)?)
+        self.engine.files.process.load_library(path)?;
+        self.session().generators_changed();
+        Ok(())
     }
 
     /// Adds any unit, as a file that takes part in the program: it gets a place in the order of

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use uruk_core::sync::Arc;
-use uruk_core::{DefineError, DylibError, LookupError, Readable, SymbolName, WithCauses};
+use uruk_core::{DefineError, DylibError, LookupError, Readable, RetryError, SymbolName, WithCauses};
 use uruk_dispatch::BuildError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::cache::CacheOpenError;
@@ -73,6 +73,9 @@ pub enum JitError {
     /// Symbols were not found or could not be made.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// Failed symbols cannot be made once more.
+    #[error(transparent)]
+    Retry(#[from] RetryError),
     /// A symbol is data, and was asked for as a function.
     #[error("`{}` is not a function", Readable(symbol))]
     NotCallable {

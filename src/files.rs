@@ -45,8 +45,12 @@ impl Files {
     pub(crate) fn define(&self, tracker: &ResourceTracker, units: FileUnits) -> Result<(), JitError> {
         let FileUnits { unit, traits, others } = units;
         let dylib = tracker.dylib();
+        // One that shares sections would be linked without the others. A program that has the process for itself ends when it misses
+        // something.
+        let leaves_spare = !traits.shares_sections && !self.platform.is_of_process();
         let symbol = self.platform.declare(dylib, unit.name(), traits);
-        let mut unit = LinkedUnit::new(unit, Declaration::new(self.platform.clone(), symbol));
+        let declaration = Declaration::new(self.platform.clone(), symbol);
+        let mut unit = LinkedUnit::new(unit, declaration, leaves_spare);
         unit.yield_to_libraries(dylib, &self.process);
         let mut changes = dylib.session().transaction();
         for other in others {

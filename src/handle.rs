@@ -184,7 +184,7 @@ impl Scope {
         let mut answer = ask(&scope, &symbol);
         async move {
             loop {
-                let found = answer.await?;
+                let found = answer.await.map_err(|error| scope.told(error))?;
                 if let Some((address, code)) = scope.hold(&symbol, &found)? {
                     scope.initialize_on_lookup()?;
                     // SAFETY: as in `get`.
@@ -199,7 +199,8 @@ impl Scope {
     fn held(&self, symbol: &str) -> Result<Held, JitError> {
         let symbol = self.intern(symbol);
         loop {
-            let found = self.session().lookup(LookupRequest::new(&self.order(), required(&symbol)))?;
+            let found = self.session().lookup(LookupRequest::new(self.order(), required(&symbol)));
+            let found = found.map_err(|error| self.told(error))?;
             if let Some(held) = self.hold(&symbol, &found)? {
                 self.initialize_on_lookup()?;
                 return Ok(held);

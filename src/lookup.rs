@@ -25,7 +25,9 @@ impl Scope {
         let (session, dylib) = (&self.engine.session, self.dylib());
         let found = match self.engine.ready.find(session, dylib, symbol) {
             Some(ready) => ready,
-            None => session.lookup_symbol(&self.order(), &session.intern(symbol))?,
+            None => session
+                .lookup_symbol(&self.order(), &session.intern(symbol))
+                .map_err(|error| self.told(error))?,
         };
         self.initialize_on_lookup()?;
         Ok(found)
@@ -63,9 +65,51 @@ impl Scope {
         let request = LookupRequest::new(self.order(), LookupSet::required([symbol.clone()]));
         let answer = session.lookup_future(request);
         async move {
-            let found = answer.await?.get(&symbol).ok_or(LookupError::Closed)?;
+            let found = answer.await.map_err(|error| scope.told(error))?;
+            let found = found.get(&symbol).ok_or(LookupError::Closed)?;
             scope.initialize_on_lookup()?;
             Ok(found)
         }
+    }
+    /// Has symbols that failed, and all that they failed through, made once more when they are looked up: after memory was short, for one.
+    ///
+    /// A symbol that failed for the want of another needs no such call. When a definition of that has been added, a library loaded or a
+    /// dylib linked to, the next lookup makes it once more.
+    ///
+    /// The bytes of objects, bitcode and text stay for that until their symbols are Ready. These can only be added again:
+    ///
+    /// - modules that were built in memory, and units of one's own that have no [spare](uruk_core::MaterializationUnit::spare);
+    /// - files that share sections with others, by which each is linked with all of them.
+    ///
+    /// # Concurrency
+    /// Callable from any thread; never blocks. If several threads retry a symbol, it is made once.
+    ///
+    /// # Errors
+    /// [`JitError::Retry`] names the symbols that can only be added again. The others are made once more all the same.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// jit.add_ir_text("f.ll", "declare i64 @late() define i64 @f() { %x = call i64 @late() ret i64 %x }")?;
+    /// assert!(jit.lookup("f").is_err());
+    /// jit.add_ir_text("late.ll", "define i64 @late() { ret i64 42 }")?;
+    /// assert!(jit.lookup("f").is_ok());
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub fn retry(&self, symbols: &[&str]) -> Result<(), JitError> {
+        let names: Vec<_> = symbols.iter().map(|symbol| self.intern(symbol)).collect();
+        Ok(self.session().retry(&self.order(), &names)?)
+    }
+
+    /// The error of a lookup, which says how a failed symbol can be made once more. A program that has the process for itself is told
+    /// nothing of that: it ends with the error.
+    pub(crate) fn told(&self, error: LookupError) -> JitError {
+        let is_of_process = self.engine.files.platform.is_of_process();
+        JitError::Lookup(if is_of_process { error } else { error.with_remedy() })
     }
 }

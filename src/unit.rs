@@ -13,17 +13,23 @@ pub(crate) struct LinkedUnit {
     inner: Box<dyn MaterializationUnit>,
     interface: MaterializationInterface,
     declaration: Declaration,
+    /// It may be made once more.
+    leaves_spare: bool,
 }
 
 impl LinkedUnit {
     /// Wraps `inner`, whose code runs at start if looking up what was declared for it is what start-up does.
-    pub(crate) fn new(inner: Box<dyn MaterializationUnit>, declaration: Declaration) -> Self {
+    pub(crate) fn new(
+        inner: Box<dyn MaterializationUnit>,
+        declaration: Declaration,
+        leaves_spare: bool,
+    ) -> Self {
         let mut interface = inner.interface();
         if let Some(own) = interface.initializer.take() {
             interface.symbols.remove(&own);
         }
         let interface = interface.with_initializer(declaration.symbol().clone());
-        Self { inner, interface, declaration }
+        Self { inner, interface, declaration, leaves_spare }
     }
 
     /// Gives up the variables that a loaded library defines too.
@@ -74,6 +80,12 @@ impl MaterializationUnit for LinkedUnit {
         // From here on the declaration ends with what becomes of the unit. A tracker that is gone refuses it, and drops it.
         let _ = responsibility.add_resource(Box::new(self.declaration));
         self.inner.materialize(responsibility);
+    }
+
+    fn spare(&self) -> Option<Box<dyn MaterializationUnit>> {
+        let inner = if self.leaves_spare { self.inner.spare()? } else { return None };
+        let (interface, declaration) = (self.interface.clone(), self.declaration.clone());
+        Some(Box::new(Self { inner, interface, declaration, leaves_spare: true }))
     }
 
     fn discard(&mut self, dylib: &JitDylib, symbol: &SymbolName) {

@@ -7,6 +7,7 @@ mod complete;
 mod cut;
 mod limit;
 mod lookup;
+mod missing;
 mod wait;
 
 use std::fmt;
@@ -21,6 +22,10 @@ pub use lookup::{LookupError, SearchedDylib};
 pub use wait::{HeldResource, WaitError};
 
 pub(crate) use cut::cut_short;
+pub(crate) use missing::{Missing, failure_in};
+
+/// How many causes of an error are looked at. Errors of an embedder may go round in a circle.
+const CAUSES_MAX: usize = 256;
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -314,6 +319,27 @@ pub enum RemoveError {
     /// The dylib belongs to another session.
     #[error("dylib `{dylib}` belongs to another session; remove it there")]
     Foreign {
+        /// The dylib.
+        dylib: Arc<str>,
+    },
+}
+
+/// Why a failed symbol is not made once more. All others that were asked for are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetryError {
+    /// The units of the symbols were used up when they failed.
+    #[error(
+        "cannot retry symbols whose units have left nothing to make them from: {}; define them again",
+        NameList(symbols)
+    )]
+    NoSpare {
+        /// Failed symbols that were asked for, or that these have failed with.
+        symbols: Vec<SymbolName>,
+    },
+    /// The order of the search is of another session.
+    #[error("the search order names dylib `{dylib}`, which belongs to another session")]
+    ForeignDylib {
         /// The dylib.
         dylib: Arc<str>,
     },

@@ -27,12 +27,37 @@ pub struct Failure {
     pub dylib: Arc<str>,
     /// What broke.
     pub cause: FailureCause,
+    pub(crate) remedy: Option<Remedy>,
+    /// Whether its text names the remedy.
+    pub(crate) names_remedy: bool,
+}
+
+/// How a failed symbol can be made once more without being defined again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// By a lookup, once a definition of what it misses has come.
+    LookUpAgain,
+    /// By [`ExecutionSession::retry`](crate::ExecutionSession::retry).
+    Retry,
 }
 
 impl Failure {
     /// The symbol that failed first.
     pub fn symbol(&self) -> &SymbolName {
         self.path.last().expect("a failure names at least the failed symbol")
+    }
+
+    /// How the symbol can be made once more, if its unit has left what is needed for that
+    /// ([`MaterializationUnit::spare`](crate::MaterializationUnit::spare)). If not, it has to be defined again.
+    pub fn remedy(&self) -> Option<Remedy> {
+        self.remedy
+    }
+
+    /// The same failure, whose text names the remedy.
+    #[must_use]
+    pub(crate) fn with_remedy(self) -> Self {
+        Self { names_remedy: true, ..self }
     }
 }
 
@@ -51,6 +76,11 @@ impl fmt::Display for Failure {
         let Self { dylib, unit, cause, .. } = self;
         let which = if before.is_empty() { "" } else { ", which" };
         write!(f, "{}{}{which} failed", Quoted(last), placed(last, Some(dylib), unit))?;
+        match self.remedy.filter(|_| self.names_remedy) {
+            Some(Remedy::LookUpAgain) => f.write_str(" (add what is missing and look it up again)")?,
+            Some(Remedy::Retry) => f.write_str(" (`retry` makes it once more)")?,
+            None => {}
+        }
         match cause {
             FailureCause::Unit(_) => Ok(()),
             cause => write!(f, ": {cause}"),

@@ -77,10 +77,10 @@ pub use code_instance::{
 pub use deadlock::DeadlockStep;
 pub use error::{
     CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, LimitReached,
-    LookupError, RemoveError, ResolveError, SearchedDylib, SessionError, TrackerError, WaitError,
+    LookupError, RemoveError, ResolveError, RetryError, SearchedDylib, SessionError, TrackerError, WaitError,
 };
 pub use event::{EventKind, SessionEvent};
-pub use failure::{Failure, FailureCause};
+pub use failure::{Failure, FailureCause, Remedy};
 pub use in_span::{Inside, in_span, inside};
 pub use lookup_result::LookupResult;
 pub use owned_tracker::{OwnedTracker, RefusedRemoval};

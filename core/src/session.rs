@@ -30,6 +30,7 @@ mod ready;
 pub(crate) mod removal;
 pub(crate) mod resource;
 pub(crate) mod responsibility;
+mod retry;
 pub(crate) mod search_order;
 pub(crate) mod unit;
 mod user_tasks;

@@ -100,13 +100,16 @@ pub struct Recorded {
     number: u64,
 }
 
-/// A declaration that ends with its unit. Dropping it withdraws it.
+/// A declaration that ends with its unit. Dropping the last clone withdraws it: a unit that may be made once more has one too.
 ///
 /// To be kept by the unit until it is materialized, and by the unit's tracker from then on
 /// ([`add_resource`](uruk_core::MaterializationResponsibility::add_resource)).
 #[must_use = "dropping it withdraws the declaration"]
+#[derive(Clone, Debug)]
+pub struct Declaration(Arc<Declared>);
+
 #[derive(Debug)]
-pub struct Declaration {
+struct Declared {
     platform: Arc<Platform>,
     symbol: SymbolName,
 }
@@ -124,7 +127,7 @@ impl Platform {
     }
 
     /// Whether the program has the process for itself.
-    pub(crate) fn is_of_process(&self) -> bool {
+    pub fn is_of_process(&self) -> bool {
         self.is_of_process
     }
 
@@ -400,13 +403,14 @@ impl Drop for Recorded {
 impl Declaration {
     /// Lets the declaration of `symbol` end with this value.
     pub fn new(platform: Arc<Platform>, symbol: SymbolName) -> Self {
-        Self { platform, symbol }
+        Self(Arc::new(Declared { platform, symbol }))
     }
 
     /// Notes that the unit is materialized, for any reason: it takes part.
     pub fn note_materialized(&self) {
-        let mut state = self.platform.state.lock();
-        let order = state.declared.get(&self.symbol).copied();
+        let Declared { platform, symbol } = &*self.0;
+        let mut state = platform.state.lock();
+        let order = state.declared.get(symbol).copied();
         let references = order.map(|order| state.undiscovered.want(order));
         drop(state);
         drop(references);
@@ -414,11 +418,11 @@ impl Declaration {
 
     /// The initializer symbol.
     pub fn symbol(&self) -> &SymbolName {
-        &self.symbol
+        &self.0.symbol
     }
 }
 
-impl Drop for Declaration {
+impl Drop for Declared {
     fn drop(&mut self) {
         self.platform.withdraw(&self.symbol);
     }

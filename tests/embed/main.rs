@@ -25,6 +25,8 @@ mod plugins;
 mod redefine;
 mod redefine_level;
 mod reload;
+#[cfg(feature = "llvm")]
+mod retry;
 mod scopes;
 mod shutdown;
 #[cfg(feature = "llvm")]

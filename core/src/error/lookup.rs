@@ -7,7 +7,7 @@ use crate::symbol::readable::Quoted;
 use crate::sync::Arc;
 use crate::{DeadlockStep, Failure, SharedError, SymbolName, TaskPriority, WaitError, Why};
 
-use super::{LimitReached, NAMES_MAX, NameList, WithCauses};
+use super::{CAUSES_MAX, LimitReached, NAMES_MAX, NameList, WithCauses};
 
 /// Where a lookup looked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +53,11 @@ pub enum LookupError {
         near: Box<[(SymbolName, SymbolName)]>,
         /// The error that has this one as its source names the symbols, and this one only says where they were searched.
         named: bool,
+        /// How often generators and link orders had changed when the search began.
+        changes: u64,
     },
     /// A symbol failed, or one that it waits on. It stays so until it is [defined](crate::JitDylib::define) again, which needs no
-    /// removal.
+    /// removal, or made once more ([`Failure::remedy`]).
     #[error(transparent)]
     Failed(Arc<Failure>),
     /// A definition generator failed.
@@ -133,9 +135,6 @@ pub enum LookupError {
     Closed,
 }
 
-/// How many causes of an error are looked at. Errors of an embedder may go round in a circle.
-const CAUSES_MAX: usize = 256;
-
 impl LookupError {
     /// The undefined symbols, if they are why the lookup failed: requested symbols, or symbols they refer to. Empty if it failed for
     /// another reason.
@@ -161,6 +160,15 @@ impl LookupError {
                 _ => None,
             });
         missing.unwrap_or_default()
+    }
+
+    /// The same error, which says how the failed symbol can be made once more, if it can: see [`Failure::remedy`].
+    #[must_use]
+    pub fn with_remedy(self) -> Self {
+        match self {
+            Self::Failed(failure) => Self::Failed(Arc::new(Failure::clone(&failure).with_remedy())),
+            other => other,
+        }
     }
 
     /// The same as the source of an error that names the missing symbols: it does not name them once more.
@@ -202,7 +210,8 @@ struct Searched<'a>(&'a [SearchedDylib]);
 
 impl fmt::Display for Searched<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separated = self.0.iter().enumerate();
+        // A name in angle brackets is one of the engine's own.
+        let mut separated = self.0.iter().filter(|dylib| !dylib.dylib.starts_with('<')).enumerate();
         separated.try_for_each(|(index, dylib)| write!(f, "{}{dylib}", if index == 0 { "" } else { ", " }))
     }
 }

@@ -170,6 +170,9 @@ fn run(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
             if !discarded.is_empty() {
                 unit = tell_lost(unit, &discarded, responsibility.dylib());
             }
+            if let Some(spare) = unit.spare() {
+                responsibility.keep_spare(spare);
+            }
             unit.materialize(responsibility);
         };
         in_span(span, || run_in_leaf(leaf, materialize));

@@ -99,6 +99,17 @@ pub trait MaterializationUnit: Send {
     /// A panic fails the symbols with the panic's message.
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility);
 
+    /// Another unit for the same symbols, which makes them once more if they fail. None if that cannot be had cheaply.
+    ///
+    /// Asked just before [`materialize`](Self::materialize), after each [`discard`](Self::discard). The session keeps the spare until a
+    /// symbol of the unit is Ready, or all are removed. It becomes a definition of the symbols that have failed when
+    ///
+    /// - one of them is looked up that failed for the want of another symbol, and a definition of that may have come;
+    /// - [`ExecutionSession::retry`](crate::ExecutionSession::retry) names it.
+    fn spare(&self) -> Option<Box<dyn MaterializationUnit>> {
+        None
+    }
+
     /// Another definition of `symbol` has won: the unit need not define it any more.
     ///
     /// Called before `materialize`, or before the unit is dropped if nothing of it is left. After a panic the unit still hears of its

@@ -392,7 +392,7 @@ fn better(body: &str, attempt: u32) -> String {
 }
 
 /// The body of one function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Body {
     pub(super) module: LazyModule,
     pub(super) function: u32,
@@ -413,6 +413,10 @@ impl MaterializationUnit for Body {
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         let object = self.module.compile(self.function, self.attempt);
         self.module.emit(responsibility, object, self.attempt);
+    }
+
+    fn spare(&self) -> Option<Box<dyn MaterializationUnit>> {
+        Some(Box::new(self.clone()))
     }
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {

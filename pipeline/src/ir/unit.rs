@@ -34,6 +34,8 @@ use crate::object::{
 #[doc(alias = "IRMaterializationUnit")]
 pub struct IrMaterializationUnit {
     source: Source,
+    /// The text that a module in memory was read from.
+    text: Option<ObjectBuffer>,
     layer: Arc<dyn IrLayer>,
     /// The key by which its interface was looked up in the layer's cache.
     key: Option<Key>,
@@ -78,23 +80,22 @@ impl IrMaterializationUnit {
         target: &JitTargetMachineBuilder,
         source: ObjectBuffer,
     ) -> Result<Self, CompileError> {
-        let kind = SourceKind::of(&source)?;
-        let key = layer.cache().map(|cache| cache.source_key(&source));
+        let (kind, text) = (SourceKind::of(&source)?, source);
+        let key = layer.cache().map(|cache| cache.source_key(&text));
         let asked = layer.cache().zip(key);
-        let known = asked.map(|(cache, key)| cache.interface(&key, source.name())).transpose()?.flatten();
+        let known = asked.map(|(cache, key)| cache.interface(&key, text.name())).transpose()?.flatten();
         let (interface, source) = match known {
-            Some(interface) => (interface, Source::Unread(source)),
+            Some(interface) => (interface, Source::Unread(text.clone())),
             None => {
-                let name = source.name().clone();
-                let read = Self::read(kind, source, target)?;
+                let read = Self::read(kind, text.clone(), target)?;
                 if let Some((cache, key)) = asked {
-                    cache.put_interface(&key, &name, &read.0);
+                    cache.put_interface(&key, text.name(), &read.0);
                 }
                 read
             }
         };
         let unit = Self::promise(session, layer, &interface, source);
-        Ok(Self { key, ..unit })
+        Ok(Self { key, text: Some(text), ..unit })
     }
 
     /// The interface of a file, and the file, or the module that it had to be read into.
@@ -194,6 +195,7 @@ impl IrMaterializationUnit {
         };
         Self {
             source,
+            text: None,
             layer,
             key: None,
             interface,
@@ -265,6 +267,28 @@ impl MaterializationUnit for IrMaterializationUnit {
         let Self { source, verified, layer, key, linkonce, discarded, .. } = *self;
         let pending = PendingModule { source, verified, kept: linkonce, discarded, key };
         layer.emit_pending(responsibility, pending);
+    }
+
+    /// A module that was built in memory is used up when it is compiled: it has none.
+    fn spare(&self) -> Option<Box<dyn MaterializationUnit>> {
+        let source = match &self.source {
+            Source::Unread(source) => Source::Unread(source.clone()),
+            Source::Data(module) => Source::Data(module.clone()),
+            Source::Module(_) => Source::Unread(self.text.clone()?),
+        };
+        Some(Box::new(Self {
+            source,
+            text: self.text.clone(),
+            layer: self.layer.clone(),
+            key: self.key,
+            interface: self.interface.clone(),
+            linkonce: self.linkonce.clone(),
+            commons: Vec::new(),
+            traits: UnitTraits::default(),
+            discarded: self.discarded.clone(),
+            names_in_module: self.names_in_module.clone(),
+            verified: self.verified,
+        }))
     }
 
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {

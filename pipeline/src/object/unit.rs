@@ -108,6 +108,12 @@ impl MaterializationUnit for ObjectMaterializationUnit {
         self.layer.emit(responsibility, self.object);
     }
 
+    fn spare(&self) -> Option<Box<dyn MaterializationUnit>> {
+        let Self { object, layer, interface, .. } = self;
+        let (object, layer, interface) = (object.clone(), layer.clone(), interface.clone());
+        Some(Box::new(Self { object, layer, interface, commons: Vec::new(), traits: UnitTraits::default() }))
+    }
+
     fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
         self.interface.symbols.remove(symbol);
     }

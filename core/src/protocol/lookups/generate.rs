@@ -53,6 +53,7 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let id = self.lookups.add_generator(value, name, dylib);
+        self.lookups.generators_changed += 1;
         self.definitions.add_generator(dylib, id);
         Some(id)
     }

@@ -32,13 +32,13 @@ pub(crate) enum Visibility {
 
 /// Where every symbol of a lookup was found.
 #[derive(Default)]
-struct Matches {
+pub(super) struct Matches {
     /// In the order of the lookup set; none where nothing was found.
-    rows: SmallVec<[Option<RowId>; 2]>,
+    pub(super) rows: SmallVec<[Option<RowId>; 2]>,
     /// A generator might still provide something that would come before what was found.
-    may_generate: bool,
+    pub(super) may_generate: bool,
     /// Something is missing, has failed or has no address: what a lookup may have to be refused for.
-    is_doubtful: bool,
+    pub(super) is_doubtful: bool,
     /// How many are not Ready.
     unready: usize,
 }
@@ -67,10 +67,11 @@ impl<P: Payload> SessionState<P> {
             effects.complete(handler, Err(LookupError::DylibRemoved { dylib: dylib_name(position) }));
             return None;
         }
-        let matches = self.match_all(&search);
+        let matches = self.match_anew(&search, effects);
         let (priority, rises_with) = self.priority_to_ask_at(&search);
         let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
         if matches.may_generate {
+            search.began_at = Some(self.changes());
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
             let query = self.lookups.begin(Query { handler: Some(handler), phase, asked_by, priority });
             self.begins_to_need(query, rises_with);
@@ -130,7 +131,9 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let matches = self.match_all(search);
-        let is_refused = !matches.may_generate && self.refuse(search, &matches.rows).is_some();
+        let is_refused = !matches.may_generate
+            && self.refuse(search, &matches.rows).is_some()
+            && self.to_retry(search, &matches).is_empty();
         (!is_refused).then_some(matches)
     }
 
@@ -153,7 +156,7 @@ impl<P: Payload> SessionState<P> {
         effects: &mut Effects<P>,
     ) {
         self.lookups.seek_no_more(suspended.search.alias);
-        let matches = self.match_all(&suspended.search);
+        let matches = self.match_anew(&suspended.search, effects);
         if suspended.search.flags_only {
             let answer = self.answer_flags(&suspended.search, &matches.rows);
             self.lookups.set_phase(query, Phase::Suspended(suspended));
@@ -192,7 +195,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// Finds every symbol of the search, without changing anything.
-    fn match_all(&self, search: &Search) -> Matches {
+    pub(super) fn match_all(&self, search: &Search) -> Matches {
         let generates =
             |(dylib, _): &(DylibId, JitDylibLookupFlags)| !self.definitions[*dylib].generators.is_empty();
         let first_generating = search.order.iter().position(generates).unwrap_or(usize::MAX);
@@ -220,7 +223,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The first definition of `name` that a search along `order` may see, and the place of its dylib in the order.
-    fn first_visible(
+    pub(super) fn first_visible(
         &self,
         name: &SymbolName,
         order: &[(DylibId, JitDylibLookupFlags)],
@@ -353,7 +356,14 @@ impl<P: Payload> SessionState<P> {
             let generators = dylib.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
             SearchedDylib { dylib: dylib.name.clone(), generators }
         });
-        LookupError::NotFound { symbols, searched: searched.collect(), near: Box::default(), named: false }
+        let changes = search.began_at.unwrap_or_else(|| self.changes());
+        LookupError::NotFound {
+            symbols,
+            searched: searched.collect(),
+            near: Box::default(),
+            named: false,
+            changes,
+        }
     }
 
     /// Whether a row is far enough for a query, before the query is lodged on it.

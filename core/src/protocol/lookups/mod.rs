@@ -1,5 +1,6 @@
 //! Questions: lookups, generators, flags, link orders, and why a query waits.
 
-pub(crate) mod generate;
+pub(crate) mod anew;
+mod generate;
 pub(crate) mod lookup;
 pub(crate) mod why;

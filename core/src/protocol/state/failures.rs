@@ -8,11 +8,12 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
+use crate::error::Missing;
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{FailureId, Id, RowId, Slab, Takes};
 use crate::sync::Arc;
-use crate::{Failure, FailureCause, SymbolName};
+use crate::{Failure, FailureCause, Remedy, SharedError, SymbolName};
 
 /// Where a row stands in a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,18 @@ pub(crate) struct Fallen {
     pub(crate) root: RowId,
     /// How many steps away.
     pub(crate) depth: u32,
+}
+
+/// What broke, and what it is for the want of.
+pub(crate) struct Broken {
+    pub(crate) cause: FailureCause,
+    pub(crate) missing: Option<Box<Missing>>,
+}
+
+impl From<FailureCause> for Broken {
+    fn from(cause: FailureCause) -> Self {
+        Self { cause, missing: None }
+    }
 }
 
 /// All failures that may still be reported.
@@ -40,6 +53,7 @@ struct FailureRecord {
     unit: SymbolName,
     dylib: Arc<str>,
     cause: FailureCause,
+    missing: Option<Box<Missing>>,
     /// How many rows refer to it.
     rows: usize,
     /// It has been reported.
@@ -60,9 +74,26 @@ impl Failures {
         symbol: SymbolName,
         unit: SymbolName,
         dylib: Arc<str>,
-        cause: FailureCause,
+        broken: Broken,
     ) -> FailureId {
-        self.records.insert(FailureRecord { symbol, unit, dylib, cause, rows: 1, told: Cell::new(false) })
+        let Broken { cause, missing } = broken;
+        let told = Cell::new(false);
+        self.records.insert(FailureRecord { symbol, unit, dylib, cause, missing, rows: 1, told })
+    }
+
+    /// What a failure is for the want of, and the dylib whose link order was searched for that.
+    pub(crate) fn missing(&self, failure: FailureId) -> Option<(&Missing, &str)> {
+        let record = &self.records[failure];
+        let missing = record.missing.as_deref()?;
+        Some((missing, missing.dylib.as_ref().unwrap_or(&record.dylib)))
+    }
+
+    /// The error behind a failure, if a unit has failed with one.
+    pub(crate) fn error(&self, failure: FailureId) -> Option<&SharedError> {
+        match &self.records[failure].cause {
+            FailureCause::Unit(error) => Some(error),
+            _ => None,
+        }
     }
 
     /// One more row refers to the record.
@@ -83,7 +114,7 @@ impl Failures {
                 FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
             );
             if is_news && !record.told.get() {
-                effects.leave(Leftover::Unheard(record.told_along(vec![record.symbol.clone()], 0)));
+                effects.leave(Leftover::Unheard(record.told_along(vec![record.symbol.clone()], 0, None)));
             }
             effects.let_go(record.cause);
         }
@@ -97,12 +128,17 @@ impl Failures {
         mut path: Vec<SymbolName>,
         end: Option<&SymbolName>,
         depth: u32,
+        has_spare: bool,
     ) -> Arc<Failure> {
         let record = &self.records[failure];
         record.told.set(true);
         path.push(end.unwrap_or(&record.symbol).clone());
         let path_omitted = (depth as usize + 1).saturating_sub(path.len());
-        record.told_along(path, path_omitted)
+        let remedy = match record.missing {
+            Some(_) => Remedy::LookUpAgain,
+            None => Remedy::Retry,
+        };
+        record.told_along(path, path_omitted, Some(remedy).filter(|_| has_spare))
     }
 
     /// Whether nothing broke, and the session closes.
@@ -162,9 +198,9 @@ impl Failures {
 }
 
 impl FailureRecord {
-    fn told_along(&self, path: Vec<SymbolName>, path_omitted: usize) -> Arc<Failure> {
+    fn told_along(&self, path: Vec<SymbolName>, path_omitted: usize, remedy: Option<Remedy>) -> Arc<Failure> {
         let (unit, dylib, cause) = (self.unit.clone(), self.dylib.clone(), self.cause.clone());
-        Arc::new(Failure { path, path_omitted, unit, dylib, cause })
+        Arc::new(Failure { path, path_omitted, unit, dylib, cause, remedy, names_remedy: false })
     }
 }
 

@@ -210,6 +210,7 @@ impl<P: Payload> SessionState<P> {
         if !weakened("lodge::ready_tells_nobody") {
             self.tell_lodged(queries, RequiredState::Ready, found, effects);
         }
+        self.definitions.end_spare(id, effects);
         self.observe_ready(id, effects);
     }
 

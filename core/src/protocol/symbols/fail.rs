@@ -5,27 +5,27 @@
 
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
-use crate::{EventKind, Failure, FailureCause, LookupError};
+use crate::{EventKind, Failure, LookupError};
 
-use crate::protocol::state::{Effects, Fallen, Payload, Row, RowState, SessionState};
+use crate::protocol::state::{Broken, Effects, Fallen, Payload, Row, RowState, SessionState};
 use crate::protocol::storage::{ClaimId, FailureId, RowId};
 
 impl<P: Payload> SessionState<P> {
     /// Fails the rows that carry `claim`, and ends it.
     ///
     /// Does nothing for a claim whose rows were removed.
-    pub(crate) fn fail(&mut self, claim: ClaimId, cause: FailureCause, effects: &mut Effects<P>) {
-        let rows = self.definitions.rows_of_claim(claim);
+    pub(crate) fn fail(&mut self, claim: ClaimId, broken: impl Into<Broken>, effects: &mut Effects<P>) {
+        let (rows, broken) = (self.definitions.rows_of_claim(claim), broken.into());
         // One that is being removed goes with its last row, unless it has delegated them all.
         let carries_nothing = self.definitions.get_claim(claim).is_some_and(|claim| claim.carried() == 0);
         if carries_nothing || self.definitions.live_claim(claim).is_some() {
             self.definitions.end_claim(claim, effects);
         }
         let Some(&first) = rows.first() else {
-            effects.let_go(cause);
+            effects.let_go(broken.cause);
             return;
         };
-        let failure = self.record_failure(first, cause);
+        let failure = self.record_failure(first, broken);
         for row in rows {
             if let Some(node) = self.definitions[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
@@ -53,14 +53,14 @@ impl<P: Payload> SessionState<P> {
             cursor = *via;
         }
         let end = self.definitions.row(root).map(|row| &row.name);
-        self.failures.tell(failure, path, end, depth)
+        self.failures.tell(failure, path, end, depth, self.definitions.has_spare(row))
     }
 
     /// Makes the record of a failure that begins at `row`. It is kept until it is released.
-    pub(crate) fn record_failure(&mut self, row: RowId, cause: FailureCause) -> FailureId {
+    pub(crate) fn record_failure(&mut self, row: RowId, broken: impl Into<Broken>) -> FailureId {
         let row = &self.definitions[row];
         let (symbol, unit) = (row.name.clone(), row.unit_name.clone());
-        self.failures.begin(symbol, unit, self.definitions.dylib_name_of(row), cause)
+        self.failures.begin(symbol, unit, self.definitions.dylib_name_of(row), broken.into())
     }
 
     /// The forest says that `row` fell because of `via`; none where the failure began, which is known.

@@ -8,3 +8,4 @@ pub(in crate::protocol) mod fail;
 pub(crate) mod presence;
 pub(in crate::protocol) mod remove;
 pub(in crate::protocol) mod resolve;
+pub(crate) mod retry;

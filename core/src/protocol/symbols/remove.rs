@@ -81,7 +81,7 @@ impl<P: Payload> SessionState<P> {
             *waiting = Waiters::NOBODY;
         }
         if !waiting.queries.is_none() && !weakened("remove::tells_no_queries") {
-            let error = LookupError::Failed(self.failures.tell(failure, Vec::new(), None, 0));
+            let error = LookupError::Failed(self.failures.tell(failure, Vec::new(), None, 0, false));
             self.fail_lodged(waiting.queries, &error, effects);
         }
         self.leave_fallen(id, Fallen { failure, root: id, depth: 0 }, effects);

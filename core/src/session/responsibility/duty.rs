@@ -4,11 +4,16 @@
 
 use std::fmt;
 
-use crate::error::cut_short;
+use crate::error::{Missing, cut_short};
 use crate::ids::ClaimId;
+use crate::protocol::state::definitions::spare::Spare;
+use crate::protocol::state::failures::Broken;
 use crate::session::holding::{Held, Hold};
 use crate::sync::weakened;
-use crate::{DelegateError, ExecutionSession, FailureCause, JitDylib, SymbolFlagsMap, SymbolName};
+use crate::{
+    DelegateError, ExecutionSession, FailureCause, JitDylib, MaterializationResponsibility,
+    MaterializationUnit, SymbolFlagsMap, SymbolName,
+};
 
 /// The part of a responsibility that may change threads.
 #[doc(hidden)]
@@ -91,14 +96,18 @@ impl Duty {
     pub(crate) fn fail(&mut self, cause: FailureCause) {
         if !self.settled {
             // Runs code of the embedder: should that panic, the duty is not settled yet.
-            let cause = match cause {
-                FailureCause::Unit(error) => FailureCause::Unit(cut_short(error)),
-                cause => cause,
+            let broken = match cause {
+                FailureCause::Unit(error) => {
+                    let error = cut_short(error);
+                    let missing = Missing::among_causes(&error);
+                    Broken { cause: FailureCause::Unit(error), missing }
+                }
+                cause => cause.into(),
             };
             self.settled = true;
             self.give_back();
             let claim = self.claim;
-            self.session().transact(|state, effects| state.fail(claim, cause, effects));
+            self.session().transact(|state, effects| state.fail(claim, broken, effects));
         }
     }
 
@@ -117,6 +126,15 @@ impl Duty {
         let initializer = self.initializer.take_if(|name| symbols.contains_key(name));
         let (dylib, unit_name) = (self.dylib().clone(), self.unit_name.clone());
         Ok(Self::new(dylib, claim, unit_name, symbols, initializer))
+    }
+}
+
+impl MaterializationResponsibility {
+    /// Keeps what makes the symbols once more.
+    pub(crate) fn keep_spare(&self, unit: Box<dyn MaterializationUnit>) {
+        let (definition, unit) = self.session().describe(unit);
+        let spare = Box::new(Spare { definition, unit });
+        self.session().transact(|state, effects| state.keep_spare(self.duty.claim, spare, effects));
     }
 }
 

@@ -9,6 +9,7 @@ mod link_orders;
 mod overriding;
 mod platform;
 mod refused_whole;
+mod retry;
 mod side_effects;
 mod tokens;
 mod transaction;

@@ -21,6 +21,7 @@ impl<P: Payload> Definitions<P> {
         self.check_units();
         self.check_claims();
         self.check_products();
+        self.check_spares();
         self.check_trackers();
         self.check_initializers();
         self.check_records();

@@ -66,6 +66,11 @@ impl<P: Payload> Definitions<P> {
         dylib.link_order.iter().map(|&(id, flags)| (id, self.dylibs[id].name.clone(), flags)).collect()
     }
 
+    /// See [`crate::ExecutionSession::link_order_changes`].
+    pub(crate) fn link_order_changes(&self) -> u64 {
+        self.ready_index.link_order_changes()
+    }
+
     /// Replaces the link order. `names` names the dylibs of `order` where this state no longer can.
     pub(crate) fn set_link_order(
         &mut self,

@@ -68,13 +68,19 @@ impl<P: Payload> Definitions<P> {
         self.has_initializers() && self.initializers.numbers.contains_key(&row)
     }
 
+    /// Takes the number of an initializer's row, for the row that takes its place.
+    pub(in crate::protocol) fn take_initializer_number(&mut self, row: RowId) -> Option<u64> {
+        let number = self.initializers.numbers.remove(&row)?;
+        self.initializers.rows.remove(&(self.rows[row].dylib, number));
+        Some(number)
+    }
+
     /// A row is about to go.
     pub(super) fn forget_initializer(&mut self, row: RowId, effects: &mut Effects<P>) {
         // Most rows of most sessions are none.
         if self.has_initializers()
-            && let Some(number) = self.initializers.numbers.remove(&row)
+            && let Some(number) = self.take_initializer_number(row)
         {
-            self.initializers.rows.remove(&(self.rows[row].dylib, number));
             effects.more().initializers_gone.push(number);
         }
     }

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | dylibs, their names, link orders and generators | `create_dylib`, `delete_dylib`; `set_link_order`, `add_to_link_order`, `begin_link_order`, `replace_in_link_order`, `remove_from_link_order`; `add_generator`, `remove_generator`, `take_generators` |
 //! | trackers and their resources | `create_tracker`, `transfer`, `take_from_dylib`, `discard_tracker`; `add_resource`, `add_claim_resource`, `take_orphans` |
+//! | spares | `keep_spare`, `take_spare`, `end_spare` |
 //! | trackers being removed | `begin_removing`, `begin_removing_all`, `discard_removing`, `take_cleared` |
 //! | rows that come and go | `define`, `define_address`, `define_claimed`; `delete_row` |
 //! | units and claims | `claim`, `give_back`, `rename_unit`, `delegate`, `end_claim` |
@@ -36,6 +37,7 @@ mod publish;
 pub(crate) mod removing;
 pub(in crate::protocol) mod row;
 mod rows;
+pub(crate) mod spare;
 pub(crate) mod tracker;
 
 use std::collections::HashMap;
@@ -55,6 +57,7 @@ use names::NameIndex;
 use product::Products;
 use removing::RemovingTrackers;
 use row::{Row, RowSlab};
+use spare::Spares;
 use tracker::Tracker;
 
 pub(crate) use names::FirstNamed;
@@ -77,6 +80,7 @@ pub(crate) struct Definitions<P: Payload> {
     units: Slab<UnitId, Box<PendingUnit<P::Unit>>>,
     claims: Slab<ClaimId, Claim>,
     products: Products,
+    spares: Spares<P::Unit>,
     /// Resources whose last row was removed by name, with its dylib; only while an operation removes.
     orphans: Vec<(DylibId, P::Resource)>,
     /// There are observers: rows are counted by dylib, and the removal of each is reported.
@@ -98,6 +102,7 @@ impl<P: Payload> Definitions<P> {
             units: Slab::new(),
             claims: Slab::of_passing(),
             products: Slab::new(),
+            spares: Spares::default(),
             orphans: Vec::new(),
             is_observed,
         }

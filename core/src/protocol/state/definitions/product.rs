@@ -9,7 +9,7 @@
 //!   tracker    └────────  resources  [ 0, gap, 2 ─earlier─▶ 0, 3 ]
 //! ```
 //!
-//! A claim has no product before it registers a resource; the rows of units without resources have none. Rows take theirs along
+//! A claim has no product before it registers a resource, or leaves a spare (`spare.rs`); the rows of other units have none. Rows take theirs along
 //! wherever they go: from claim to claim, back to a unit, to another tracker. So symbols that were delegated after a resource was
 //! registered keep that resource too, because it is unknown which of them it is for.
 //!
@@ -18,10 +18,8 @@
 
 use smallvec::SmallVec;
 
-use crate::protocol::state::payload::Payload;
-use crate::protocol::storage::{
-    ClaimId, DylibId, Id, NONE, ProductId, RowId, Slab, Takes, TrackerId, UnitId,
-};
+use crate::protocol::state::{effects::Effects, payload::Payload};
+use crate::protocol::storage::{ClaimId, DylibId, Id, NONE, ProductId, RowId, Slab, TrackerId, UnitId};
 
 use super::{Definitions, claim::Claim};
 
@@ -205,7 +203,7 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// The same, made if there is none yet. A claim without rows has none.
-    fn make_product(&mut self, claim: ClaimId) -> u32 {
+    pub(super) fn make_product(&mut self, claim: ClaimId) -> u32 {
         let known = self.product_of(claim);
         let rows = self.rows_of_claim(claim);
         if known != NONE || rows.is_empty() {
@@ -227,7 +225,7 @@ impl<P: Payload> Definitions<P> {
 
     /// A row that has a product is about to go. A resource that served no other row is an orphan, unless it goes with its
     /// tracker.
-    pub(super) fn leave_product(&mut self, row: RowId, memory: &mut impl Takes) {
+    pub(super) fn leave_product(&mut self, row: RowId, effects: &mut Effects<P>) {
         let (index, tracker, dylib) = (self.rows[row].product, self.rows[row].tracker, self.rows[row].dylib);
         let product = self.products.at_mut(index);
         product.rows -= 1;
@@ -240,8 +238,9 @@ impl<P: Payload> Definitions<P> {
             let orphans = self.trackers[tracker].resources.take(newest, &mut self.products);
             self.orphans.extend(orphans.into_iter().rev().map(|resource| (dylib, resource)));
         }
+        self.drop_spare(index, effects);
         if let Some(id) = self.products.id_at(index) {
-            self.products.discard(id, memory);
+            self.products.discard(id, effects);
         }
     }
 
@@ -312,7 +311,6 @@ impl<P: Payload> Definitions<P> {
                 at as u32
             });
             assert_eq!(product.newest, newest, "a product knows its newest resource");
-            assert!(newest != NONE, "a product has a resource");
         }
         assert!(self.orphans.is_empty(), "what serves nobody has been taken out");
     }

@@ -42,6 +42,8 @@ pub(crate) struct Lookups<P: Payload> {
     generators: Slab<GeneratorId, Generator<P::Generator>>,
     aliases: AliasEdges,
     advice_left: u32,
+    /// How often there was reason to think that generators find more than before.
+    pub(crate) generators_changed: u64,
 }
 
 /// So many lookups in vain are told what may have been meant. A program that asks more often does not read it.
@@ -66,7 +68,7 @@ pub(crate) struct TakenOut<H> {
 impl<P: Payload> Lookups<P> {
     pub(super) fn new() -> Self {
         let (queries, generators, aliases) = (Slab::new(), Slab::new(), AliasEdges::default());
-        Self { queries, generators, aliases, advice_left: ADVICE_MAX }
+        Self { queries, generators, aliases, advice_left: ADVICE_MAX, generators_changed: 0 }
     }
 
     /// Whether a lookup in vain is told what may have been meant.
