@@ -9,23 +9,21 @@ use uruk_core::{
 use uruk_pipeline::runtime::image::ProgramImage;
 
 use crate::error::JitError;
+use crate::files::Files;
 use crate::jit::Jit;
 
-/// Puts what linkers define around the libraries, which `searched` has. Names that are reserved come before them: some libraries have
-/// such of their own. `end` and the like come behind: a program that calls a library's function of that name means it.
-pub(crate) fn image_around_libraries(
+/// Puts what linkers define before the libraries, which `searched` has. Some libraries have such names of their own, `end` among them: a
+/// program that refers to one means the linker's.
+pub(crate) fn image_before_libraries(
     session: &ExecutionSession,
     image: &ProgramImage,
     searched: &mut Vec<(JitDylib, JitDylibLookupFlags)>,
 ) -> Result<(), DylibError> {
-    let is_anyones = |name: &str| matches!(name, "end" | "edata" | "etext");
-    for (at, dylib, is_in_it) in [(0, "linker", false), (2, "linker, if nothing else", true)] {
-        let dylib = session.create_jit_dylib(dylib)?;
-        let symbols = image.symbols().filter(|(name, _)| is_anyones(name) == is_in_it);
-        let symbols = symbols.map(|(name, definition)| (session.intern(name), definition));
-        dylib.define(absolute_symbols(symbols.collect())).expect("the dylib is new, and the names differ");
-        searched.insert(at, (dylib, JitDylibLookupFlags::MatchExportedSymbolsOnly));
-    }
+    // By the brackets errors leave it out.
+    let dylib = session.create_jit_dylib("<linker>")?;
+    let symbols = image.symbols().map(|(name, definition)| (session.intern(name), definition));
+    dylib.define(absolute_symbols(symbols.collect())).expect("the dylib is new, and the names differ");
+    searched.insert(0, (dylib, JitDylibLookupFlags::MatchExportedSymbolsOnly));
     Ok(())
 }
 
@@ -47,16 +45,24 @@ impl Jit {
         wanted.iter().map(|name| self.engine.session.intern(name)).filter(is_defined).collect()
     }
 
-    /// Adds the members of archives that files need which share sections with others: sections of one name are one, and all of them
-    /// have to be there when the first is linked.
-    pub(crate) fn add_members(&self, order: &SearchOrder) {
-        let mut asked = HashSet::new();
+    /// Adds the members of archives that `roots` and all files need, before the first of them is linked. A member may have what others
+    /// have to know by then:
+    ///
+    /// - sections of a name that others have too, which are one;
+    /// - a strong definition, to which a weak one of another file yields.
+    pub(crate) fn add_members<'n>(&self, order: &SearchOrder, roots: impl Iterator<Item = &'n SymbolName>) {
+        let Files { platform, linking, .. } = &*self.engine.files;
+        if !platform.sections_are_shared() && !linking.commons.searches_archives() {
+            return;
+        }
+        let mut asked: HashSet<SymbolName> = roots.cloned().collect();
+        let mut names: Vec<_> = asked.iter().cloned().collect();
         loop {
-            let names = self.engine.files.platform.undefined_beside_sections().into_iter();
-            let names: Vec<SymbolName> = names.filter(|name| asked.insert(name.clone())).collect();
+            names.extend(platform.undefined().into_iter().filter(|name| asked.insert(name.clone())));
             if names.is_empty() {
                 return;
             }
+            let names = std::mem::take(&mut names);
             // A symbol that is defined nowhere is an error when its user is linked.
             let _ = self.engine.session.lookup_flags(LookupRequest::new(order, LookupSet::required(names)));
         }

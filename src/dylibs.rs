@@ -6,7 +6,7 @@ use uruk_core::{DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, Rem
 use uruk_pipeline::runtime::image::ProgramImage;
 use uruk_pipeline::runtime::process::ProcessSymbolsGenerator;
 
-use crate::binding::image_around_libraries;
+use crate::binding::image_before_libraries;
 use crate::compiler_runtime::CompilerRuntime;
 use crate::error::JitError;
 use crate::files::Files;
@@ -75,7 +75,7 @@ pub(crate) fn create_searched(
     libraries.add_generator(Arc::new(generator));
     let mut searched = vec![(libraries.clone(), exported)];
     if let Some(image) = image {
-        image_around_libraries(session, image, &mut searched)?;
+        image_before_libraries(session, image, &mut searched)?;
     }
     if let Some(runtime) = CompilerRuntime::find(files.clone()) {
         // Its symbols are hidden, so that each program has its own; this is part of the program.

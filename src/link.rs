@@ -38,8 +38,8 @@ impl Jit {
         let order = self.dylib().link_order();
         let for_libraries = self.names_for_libraries();
         let wanted = self.defined_of(&order, wanted);
-        self.add_members(&order);
         let mut roots: HashSet<SymbolName> = for_libraries.iter().cloned().chain(wanted).collect();
+        self.add_members(&order, roots.iter().chain([&entry]));
         let mut found = None;
         loop {
             let mut needed = self.engine.files.platform.take_needed(Some(&entry));
@@ -60,7 +60,8 @@ impl Jit {
             let mut symbols = LookupSet::weakly_referenced(needed);
             roots.insert(entry.clone());
             symbols.extend(roots.drain().map(|root| (root, SymbolLookupFlags::RequiredSymbol)));
-            found = self.engine.session.lookup(LookupRequest::new(&order, symbols))?.get(&entry);
+            let answer = self.engine.session.lookup(LookupRequest::new(&order, symbols));
+            found = answer.map_err(|error| self.told(error))?.get(&entry);
         }
         self.bind_libraries(&order, for_libraries)?;
         // The caller is going to call an entry that it asks for.

@@ -50,6 +50,24 @@ fn behaves_as_natively(name: &str, program: &str, libraries: &[&Path], expected:
     }
 }
 
+/// The linker's `end` yielded to a library's function of that name, which programs use as the end of their data.
+#[test]
+fn what_linkers_define_is_the_linkers_whatever_libraries_have() {
+    let library = "int end(void) { return 7; } int edata = 8; int etext = 9; int other(void) { return 1; }";
+    let library = shared_library("ends.c", library, "libends.so").expect("it links");
+    let program = r#"
+        #include <stdio.h>
+        extern char end[], _end[], edata[], _edata[], etext[], _etext[];
+        int other(void);
+        static char *volatile all[] = { end, _end, edata, _edata, etext, _etext };
+        int main(void) {
+            printf("%d %d %d %d\n", other(), all[0] == all[1], all[2] == all[3], all[4] == all[5]);
+            return 0;
+        }
+    "#;
+    behaves_as_natively("ends_main.c", program, &[&library], "1 1 1 1\n");
+}
+
 /// A library that referred to the program could not be loaded.
 #[test]
 fn a_library_refers_to_functions_and_variables_of_the_program() {

@@ -173,6 +173,60 @@ fn what_a_file_that_nobody_needs_takes_out_of_an_archive_takes_part() {
     }
 }
 
+/// A weak definition was being compiled when the member came that has a strong one, and stayed; or the member was refused.
+#[test]
+fn a_weak_definition_yields_to_that_of_a_member_which_is_needed_for_another() {
+    let main = r#"
+        int printf(const char *, ...);
+        __attribute__((weak, noinline)) int both(void) { return 1; }
+        __attribute__((weak)) int variable = 1;
+        int other(void), through(void), *address(void);
+        int main(void) {
+            printf("%d %d %d ", both(), other(), through());
+            printf("%d %d\n", variable, address() == &variable);
+            return 0;
+        }
+    "#;
+    // One member brings the next.
+    let members = [
+        ("other.c", "int both(void), deeper(void); int other(void) { return deeper() + both(); }"),
+        ("deeper.c", "int both(void) { return 2; } int deeper(void) { return 10; }"),
+        (
+            "through.c",
+            "int variable = 3; int both(void); int through(void) { return both(); } int *address(void) { return &variable; }",
+        ),
+        ("unneeded.c", "int both(void) { return 4; }"),
+    ];
+    for make in FORMS {
+        for make_member in FORMS.into_iter().take(2) {
+            let made = members.map(|(name, text)| make_member(name, text));
+            let library =
+                archive("libboth.a", &made.each_ref().map(PathBuf::as_path)).expect("it is archived");
+            let main = make("m.c", main);
+            for mode in [&[][..], &["--lazy"], &["--lazy=module"]] {
+                let mut command = Command::new(uruk());
+                command.arg("run").args(mode).args([&main, &library]);
+                let outcome =
+                    run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
+                let stdout = String::from_utf8_lossy(&outcome.stdout);
+                assert_eq!(stdout, "2 12 2 3 1\n", "{}\n{}", outcome.command, stderr(&outcome));
+            }
+        }
+    }
+    let objects = members.map(|(name, text)| object(name, text).expect("it compiles"));
+    let library = archive("libboth.a", &objects.each_ref().map(PathBuf::as_path)).expect("it is archived");
+    let native = std::env::temp_dir().join(format!("uruk-weak-{}", std::process::id()));
+    let main = object("m.c", main).expect("it compiles");
+    for linker in ["bfd", "lld"] {
+        let mut link = Command::new("clang-22");
+        link.arg(format!("-fuse-ld={linker}")).arg("-o").arg(&native).args([&main, &library]);
+        assert!(link.status().is_ok_and(|linked| linked.success()), "{linker}");
+        let natively = run(&mut Command::new(&native), &Input::default(), Duration::from_secs(60));
+        std::fs::remove_file(&native).expect("it was made above");
+        assert_eq!(natively.expect("it starts").stdout, b"2 12 2 3 1\n", "{linker}");
+    }
+}
+
 /// Code that is not position-independent reads a variable of a library below 2 GiB, where it can stand before the start alone.
 #[test]
 fn what_dlsym_asks_for_is_compiled_then() {

@@ -211,6 +211,11 @@ impl CommonSymbols {
         added.inspect_err(|_| self.stop_search(searched)).map(|()| searched)
     }
 
+    /// Whether there are archives that are asked.
+    pub fn searches_archives(&self) -> bool {
+        !self.known.lock().archives.is_empty()
+    }
+
     /// Asks the archive no more.
     pub fn stop_search(&self, archive: SearchedArchive) {
         let searched = self.known.lock().archives.remove(&archive.0);

@@ -43,12 +43,13 @@ pub struct LatentUnit {
 }
 
 impl Platform {
-    /// Undefined symbols of units that were not handed out yet. Empty if no unit shares sections: only units that do have to be known
-    /// before the first of them is linked.
-    pub fn undefined_beside_sections(&self) -> FxHashSet<SymbolName> {
-        if !self.section_groups.are_declared() {
-            return FxHashSet::default();
-        }
+    /// Whether there are units that share sections and are not linked: all of these have to be known before the first is linked.
+    pub fn sections_are_shared(&self) -> bool {
+        self.section_groups.are_declared()
+    }
+
+    /// Undefined symbols of units that were not handed out yet.
+    pub fn undefined(&self) -> FxHashSet<SymbolName> {
         self.state.lock().undiscovered.undefined()
     }
 }
