@@ -22,7 +22,7 @@ pub use lookup::{LookupError, SearchedDylib};
 pub use wait::{HeldResource, WaitError};
 
 pub(crate) use cut::cut_short;
-pub(crate) use missing::{Missing, failure_in};
+pub(crate) use missing::{MissingSymbols, failure_in};
 
 /// How many causes of an error are looked at. Errors of an embedder may go round in a circle.
 const CAUSES_MAX: usize = 256;

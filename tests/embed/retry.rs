@@ -1,12 +1,13 @@
-//! What failed for want of something is made once more when that has come.
+//! Symbols that failed for the want of something are made once more when that has come.
 //!
 //! A failed symbol once stayed failed for ever: what had missed something had to be added again, and nothing said so.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::thread;
 
 use uruk::OnCall;
+use uruk::core::sync::Latch;
 use uruk::core::{
     ExecutorAddr, ExecutorSymbolDef, JitDylib, MaterializationInterface, MaterializationResponsibility,
     MaterializationUnit, SymbolFlags, SymbolName, WithCauses, shared_error,
@@ -61,9 +62,9 @@ fn archives_libraries_and_dylibs_bring_what_is_missing_too() {
     needs(&jit, "by_dylib", "late_dylib");
     let other = jit.create_dylib("other").expect("a new name");
     let object = c("late_dylib.o", "long late_dylib(void) { return 2; }");
-    jit.in_dylib(&other).add_object(object).expect("the names are free");
+    other.add_object(object).expect("the names are free");
     jit.lookup("by_dylib").expect_err("it is not searched");
-    jit.in_dylib(jit.main_dylib()).link_to(&other).expect("it is there");
+    jit.link_to(&other).expect("it is there");
     assert_eq!(call(&jit, "by_dylib"), 3);
 
     needs(&jit, "by_library", "crc32");
@@ -71,7 +72,7 @@ fn archives_libraries_and_dylibs_bring_what_is_missing_too() {
     jit.lookup("by_library").expect("the library has it");
 }
 
-/// What failed for another reason stays as it is until somebody says otherwise.
+/// Symbols that failed for another reason stay so until they are retried.
 #[test]
 fn other_failures_stay_until_a_retry() {
     let jit = engine(1);
@@ -124,7 +125,7 @@ impl MaterializationUnit for SecondTime {
     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
 }
 
-/// Bytes that somebody waits to see dropped.
+/// Bytes that are counted.
 struct Watched(Vec<u8>, #[expect(dead_code, reason = "it is counted")] Arc<()>);
 
 impl AsRef<[u8]> for Watched {
@@ -133,7 +134,7 @@ impl AsRef<[u8]> for Watched {
     }
 }
 
-/// What was added stays as long as it may be needed, and no longer.
+/// Bytes that were added stay as long as they may be needed, and no longer.
 #[test]
 fn bytes_are_kept_until_their_symbols_are_ready() {
     let jit = engine(0);
@@ -171,7 +172,7 @@ fn a_file_keeps_its_place_in_the_order_of_initialisation() {
     jit.add_ir_text("late.ll", LATE).expect("valid IR");
     assert_eq!(call(&jit, "of_2"), 41);
     // SAFETY: the constructors count.
-    unsafe { jit.initialize(jit.main_dylib()) }.expect("everything is linked");
+    unsafe { jit.initialize() }.expect("everything is linked");
     let order = jit.lookup("order").expect("it is there").address;
     // SAFETY: it is a `long` of code that is mapped.
     assert_eq!(unsafe { *order.to_ptr::<i64>() }, 12);
@@ -202,13 +203,14 @@ fn threads_that_look_up_at_once_have_it_linked_once() {
         jit.add_ir_text("top.ll", TOP).expect("valid IR");
         jit.lookup("top").expect_err("nothing defines `late`");
         jit.add_ir_text("late.ll", LATE).expect("valid IR");
-        let start = Barrier::new(THREADS);
+        let start = Latch::new();
         let found: Vec<_> = thread::scope(|scope| {
             let ask = || {
                 start.wait();
                 jit.lookup("top").expect("nothing is missing").address
             };
             let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(ask)).collect();
+            start.open();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         assert!(found.iter().all(|address| *address == found[0]));

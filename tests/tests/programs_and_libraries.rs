@@ -52,7 +52,7 @@ fn behaves_as_natively(name: &str, program: &str, libraries: &[&Path], expected:
 
 /// The linker's `end` yielded to a library's function of that name, which programs use as the end of their data.
 #[test]
-fn what_linkers_define_is_the_linkers_whatever_libraries_have() {
+fn names_of_the_linker_are_not_those_of_libraries() {
     let library = "int end(void) { return 7; } int edata = 8; int etext = 9; int other(void) { return 1; }";
     let library = shared_library("ends.c", library, "libends.so").expect("it links");
     let program = r#"

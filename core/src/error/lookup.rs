@@ -54,7 +54,7 @@ pub enum LookupError {
         /// The error that has this one as its source names the symbols, and this one only says where they were searched.
         named: bool,
         /// How often generators and link orders had changed when the search began.
-        changes: u64,
+        changes: u32,
     },
     /// A symbol failed, or one that it waits on. It stays so until it is [defined](crate::JitDylib::define) again, which needs no
     /// removal, or made once more ([`Failure::remedy`]).

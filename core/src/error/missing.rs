@@ -1,4 +1,4 @@
-//! What a unit missed, found in the error that it fails with.
+//! The symbols that a unit missed, found in the error that it fails with.
 
 use std::error::Error;
 
@@ -9,15 +9,15 @@ use super::CAUSES_MAX;
 
 /// Symbols that a lookup did not find, for which a unit has failed.
 #[derive(Debug)]
-pub(crate) struct Missing {
+pub(crate) struct MissingSymbols {
     /// The dylib whose link order was searched, where that is not the failed unit's own.
     pub(crate) dylib: Option<Arc<str>>,
     pub(crate) symbols: Vec<SymbolName>,
     /// How often generators and link orders had changed when the search began.
-    pub(crate) changes: u64,
+    pub(crate) changes: u32,
 }
 
-impl Missing {
+impl MissingSymbols {
     /// The missing symbols among the causes of an error. Runs code of the embedder, whose errors may be among them.
     pub(crate) fn among_causes(error: &SharedError) -> Option<Box<Self>> {
         let mut dylib = None;

@@ -1,4 +1,4 @@
-//! Retry: failed symbols are made once more when somebody asks for that.
+//! Retry: failed symbols are made once more on demand.
 
 use std::collections::HashSet;
 

@@ -23,6 +23,7 @@ mod pool;
 mod publish;
 mod ready;
 mod remove;
+mod retry;
 mod serial_queue;
 mod shadow;
 mod sleep;

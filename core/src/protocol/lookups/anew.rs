@@ -14,6 +14,7 @@ use std::collections::HashSet;
 
 use crate::protocol::state::{Effects, Order, Payload, RowState, Search, SessionState};
 use crate::protocol::storage::{DylibId, FailureId, RowId};
+use crate::sync::weakened;
 use crate::{JitDylibLookupFlags, SharedError, SymbolLookupFlags, SymbolName};
 
 use super::lookup::Matches;
@@ -32,11 +33,12 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// How often generators and link orders have changed.
-    pub(super) fn changes(&self) -> u64 {
-        self.lookups.generators_changed + self.definitions.link_order_changes()
+    pub(super) fn changes(&self) -> u32 {
+        // An error has room for so many bits, and no failure stays for as many changes as there are numbers.
+        self.lookups.generators_changed.wrapping_add(self.definitions.link_order_changes()) as u32
     }
 
-    /// Finds every symbol of the search. What failed for want of something that may have come since is there anew.
+    /// Finds every symbol of the search. Symbols that failed for the want of something that may have come since are there anew.
     pub(super) fn match_anew(&mut self, search: &Search, effects: &mut Effects<P>) -> Matches {
         let matches = self.match_all(search);
         let failed = self.to_retry(search, &matches);
@@ -79,6 +81,7 @@ impl<P: Payload> SessionState<P> {
         let order = &self.definitions[dylib].link_order;
         missing.changes != self.changes()
             || missing.symbols.iter().any(|name| self.first_visible(name, order).is_some())
+                && !weakened("retry::overlooks_definitions")
     }
 
     /// See [`crate::ExecutionSession::retry`]. Defines the failed symbols of `names` anew, and those that they have failed through. Gives

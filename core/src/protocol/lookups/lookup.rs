@@ -356,7 +356,8 @@ impl<P: Payload> SessionState<P> {
             let generators = dylib.generators.iter().map(|id| self.lookups[*id].name.clone()).collect();
             SearchedDylib { dylib: dylib.name.clone(), generators }
         });
-        let changes = search.began_at.unwrap_or_else(|| self.changes());
+        let began_at = search.began_at.filter(|_| !weakened("retry::counts_changes_when_the_search_ends"));
+        let changes = began_at.unwrap_or_else(|| self.changes());
         LookupError::NotFound {
             symbols,
             searched: searched.collect(),

@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashMap;
 
-use crate::error::Missing;
+use crate::error::MissingSymbols;
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::payload::Payload;
 use crate::protocol::storage::{FailureId, Id, RowId, Slab, Takes};
@@ -25,10 +25,10 @@ pub(crate) struct Fallen {
     pub(crate) depth: u32,
 }
 
-/// What broke, and what it is for the want of.
+/// A cause of a failure, and the symbols for the want of which it is one.
 pub(crate) struct Broken {
     pub(crate) cause: FailureCause,
-    pub(crate) missing: Option<Box<Missing>>,
+    pub(crate) missing: Option<Box<MissingSymbols>>,
 }
 
 impl From<FailureCause> for Broken {
@@ -53,7 +53,7 @@ struct FailureRecord {
     unit: SymbolName,
     dylib: Arc<str>,
     cause: FailureCause,
-    missing: Option<Box<Missing>>,
+    missing: Option<Box<MissingSymbols>>,
     /// How many rows refer to it.
     rows: usize,
     /// It has been reported.
@@ -81,8 +81,8 @@ impl Failures {
         self.records.insert(FailureRecord { symbol, unit, dylib, cause, missing, rows: 1, told })
     }
 
-    /// What a failure is for the want of, and the dylib whose link order was searched for that.
-    pub(crate) fn missing(&self, failure: FailureId) -> Option<(&Missing, &str)> {
+    /// The symbols for the want of which something failed, and the dylib whose link order was searched for them.
+    pub(crate) fn missing(&self, failure: FailureId) -> Option<(&MissingSymbols, &str)> {
         let record = &self.records[failure];
         let missing = record.missing.as_deref()?;
         Some((missing, missing.dylib.as_ref().unwrap_or(&record.dylib)))

@@ -29,7 +29,7 @@ pub(crate) use definitions::claim::{Claim, Claimed, Rows};
 pub(crate) use definitions::product::{Remnant, Resources};
 pub(crate) use definitions::removing::Clearing;
 pub(crate) use definitions::row::{Row, RowState, Source, Waiters};
-pub(crate) use definitions::spare::Spare;
+pub(crate) use definitions::spare::{Spare, TakenSpare};
 pub(crate) use definitions::tracker::Defunct;
 pub(crate) use definitions::{RemovedRow, Tell};
 pub(crate) use demand::Losses;

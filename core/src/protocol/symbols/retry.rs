@@ -5,7 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::protocol::state::{Effects, Payload, PendingUnit, RowState, SessionState, Spare};
+use crate::protocol::state::{Effects, Payload, PendingUnit, RowState, SessionState, Spare, TakenSpare};
 use crate::protocol::storage::{ClaimId, RowId};
 
 impl<P: Payload> SessionState<P> {
@@ -25,8 +25,8 @@ impl<P: Payload> SessionState<P> {
             return false;
         }
         let (dylib, tracker) = (self.definitions[row].dylib, self.definitions[row].tracker);
-        let Some((spare, failed)) = self.definitions.take_spare(row) else { return false };
-        let Spare { mut definition, unit } = *spare;
+        let Some(spare) = self.definitions.take_spare(row) else { return false };
+        let TakenSpare { mut definition, unit, failed } = spare;
         // Others have been taken over since, or removed.
         let left: FxHashSet<_> = failed.iter().map(|&row| self.definitions[row].name.clone()).collect();
         let lost: Vec<_> = definition.symbols.keys().filter(|name| !left.contains(*name)).cloned().collect();

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::error::{Missing, cut_short};
+use crate::error::{MissingSymbols, cut_short};
 use crate::ids::ClaimId;
 use crate::protocol::state::definitions::spare::Spare;
 use crate::protocol::state::failures::Broken;
@@ -99,7 +99,7 @@ impl Duty {
             let broken = match cause {
                 FailureCause::Unit(error) => {
                     let error = cut_short(error);
-                    let missing = Missing::among_causes(&error);
+                    let missing = MissingSymbols::among_causes(&error);
                     Broken { cause: FailureCause::Unit(error), missing }
                 }
                 cause => cause.into(),

@@ -1,9 +1,10 @@
 //! Units that left a spare: their symbols are made once more after a failure.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 
 use protocol_tests::*;
+use uruk_core::sync::Latch;
 use uruk_core::{
     ExecutionSession, FnRequest, FnUnit, GenerateRequest, JitDylib, JitDylibLookupFlags, LookupError,
     LookupRequest, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, Remedy,
@@ -187,7 +188,7 @@ fn a_unit_without_a_spare_has_to_be_defined_again() {
     assert_eq!(above.made(), 2);
 }
 
-/// What others have defined since stays theirs.
+/// A definition that came since stays.
 #[test]
 fn a_spare_leaves_what_was_defined_again_alone() {
     let (session, main) = session();
@@ -217,7 +218,7 @@ fn a_spare_goes_with_its_tracker() {
     assert!(matches!(look_up(&main, "a"), Err(LookupError::NotFound { .. })));
 }
 
-/// What a unit left behind goes when its symbols are made once more, and the new definition goes with the tracker of the old one.
+/// Resources of a unit go when its symbols are made once more. The new definition goes with the tracker of the old one.
 #[test]
 fn resources_of_the_first_attempt_go() {
     struct Held(Needy, Arc<()>);
@@ -267,7 +268,7 @@ fn threads_that_ask_at_once_have_it_made_once() {
         needy.define(&main);
         look_up(&main, "a").unwrap_err();
         define_absolute(&main, "c", 1);
-        let start = Barrier::new(THREADS);
+        let start = Latch::new();
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (start, session, main) = (&start, &session, &main);
@@ -279,6 +280,7 @@ fn threads_that_ask_at_once_have_it_made_once() {
                     look_up(main, if thread % 2 == 0 { "a" } else { "b" }).unwrap();
                 });
             }
+            start.open();
         });
         assert_eq!(needy.made(), 2);
         session.close().unwrap();

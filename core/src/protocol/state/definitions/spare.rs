@@ -19,6 +19,14 @@ pub(crate) struct Spare<U> {
     pub(crate) unit: U,
 }
 
+/// A spare that is about to take the place of rows.
+pub(crate) struct TakenSpare<U> {
+    pub(crate) definition: Definition,
+    pub(crate) unit: U,
+    /// The failed rows that its unit had.
+    pub(crate) failed: Vec<RowId>,
+}
+
 /// The spares, by product.
 pub(super) type Spares<U> = FxHashMap<u32, Box<Spare<U>>>;
 
@@ -43,20 +51,17 @@ impl<P: Payload> Definitions<P> {
         matches!(row.state, RowState::Failed { .. }) && self.spares.contains_key(&row.product)
     }
 
-    /// Takes the spare of a failed row's unit out, and gives the failed rows that the unit had.
-    pub(in crate::protocol) fn take_spare(
-        &mut self,
-        row: RowId,
-    ) -> Option<(Box<Spare<P::Unit>>, Vec<RowId>)> {
+    /// Takes the spare of a failed row's unit out.
+    pub(in crate::protocol) fn take_spare(&mut self, row: RowId) -> Option<TakenSpare<P::Unit>> {
         let (dylib, product) = (self.rows[row].dylib, self.rows[row].product);
-        let spare = self.spares.remove(&product)?;
+        let Spare { definition, unit } = *self.spares.remove(&product)?;
         let had_failed = |row: &RowId| {
             let row = &self.rows[*row];
             row.product == product && matches!(row.state, RowState::Failed { .. })
         };
-        let rows = spare.definition.symbols.keys().filter_map(|name| self.find(dylib, name));
-        let rows = rows.filter(had_failed).collect();
-        Some((spare, rows))
+        let rows = definition.symbols.keys().filter_map(|name| self.find(dylib, name));
+        let failed = rows.filter(had_failed).collect();
+        Some(TakenSpare { definition, unit, failed })
     }
 
     /// A row is Ready: its unit needs no spare any more.

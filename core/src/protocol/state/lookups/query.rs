@@ -165,7 +165,7 @@ pub(crate) struct Search {
     /// Why its thread may not wait for symbols that are not there.
     pub(crate) refusal: Option<WaitError>,
     /// How often generators and link orders had changed before the first generator was asked.
-    pub(crate) began_at: Option<u64>,
+    pub(crate) began_at: Option<u32>,
 }
 
 /// Dylibs to search, mostly one or two.
