@@ -25,7 +25,7 @@ use loom_tests::stage::{Stage, model_within, resolve_and_emit, unit};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
 use uruk_core::{
-    DefinitionGenerator, GenerateRequest, JitDylib, LookupSet, MaterializationInterface,
+    DefinitionGenerator, GenerateRequest, JitDylib, LookupRequest, LookupSet, MaterializationInterface,
     MaterializationResponsibility, MaterializationUnit, SymbolFlags, SymbolName,
 };
 
@@ -99,7 +99,8 @@ impl MaterializationUnit for Needy {
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
         // Relaxed: read when all threads have been joined.
         self.made.fetch_add(1, Ordering::Relaxed);
-        match responsibility.dylib().lookup(LookupSet::one(self.late)) {
+        let late = LookupRequest::along(responsibility.dylib(), LookupSet::one(self.late));
+        match responsibility.session().lookup(late) {
             Ok(_) => resolve_and_emit(responsibility),
             Err(error) => responsibility.fail(std::sync::Arc::new(error)),
         }
