@@ -429,7 +429,7 @@ fn what_a_library_allocated_earlier_never_comes_to_the_program_that_replaces_mal
         const char *grown(void) { return strcat(small = realloc(small, 1000), " and grown"); }
         int large_grown(void) { return (large = realloc(large, 3 << 20))[(1 << 20) - 1]; }
         int aligned_grown(void) { return (aligned = realloc(aligned, 1 << 19))[(1 << 18) - 1]; }
-        void end(void) { free(small), free(large), free(aligned); load(); free(small), free(large), free(aligned); }
+        void give_back(void) { free(small), free(large), free(aligned); load(); free(small), free(large), free(aligned); }
     "#;
     let user = r#"
         #include <stdio.h>
@@ -451,11 +451,11 @@ fn what_a_library_allocated_earlier_never_comes_to_the_program_that_replaces_mal
         }
         const char *grown(void);
         int large_grown(void), aligned_grown(void);
-        void end(void);
+        void give_back(void);
         int main(void) {
           printf("%s %c", grown(), large_grown());
           printf("%c\n", aligned_grown());
-          end();
+          give_back();
           printf("%lu\n", foreign);
           return 0;
         }
