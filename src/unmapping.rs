@@ -148,7 +148,7 @@ impl Scope {
     /// let function = unsafe { jit.get::<extern "C" fn() -> i64>("query") }?;
     /// let thread = std::thread::spawn(move || function());
     /// jit.remove_tracker(&query)?.wait()?;
-    /// No thread can be inside of it any more: what it has used may go.
+    /// // No thread is inside the code any more, so its data may go.
     /// assert_eq!(thread.join().ok(), Some(42));
     /// # Ok(())
     /// # }

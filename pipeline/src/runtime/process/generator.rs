@@ -20,13 +20,14 @@ use super::{ProcessSymbols, jit_overrides};
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use uruk_core::{ExecutionSession, LookupSet};
+/// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
 /// use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 ///
 /// let session = ExecutionSession::new();
 /// let libc = session.create_jit_dylib("libc")?;
 /// libc.add_generator(Arc::new(ProcessSymbolsGenerator::new(Arc::new(ProcessSymbols::new()))));
-/// assert!(libc.lookup(LookupSet::one(session.intern("getpid"))).is_ok());
+/// let getpid = LookupRequest::along(&libc, LookupSet::one(session.intern("getpid")));
+/// assert!(session.lookup(getpid).is_ok());
 /// # Ok::<(), uruk_core::DylibError>(())
 /// ```
 ///
