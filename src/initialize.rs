@@ -36,7 +36,7 @@ impl Scope {
     /// [`JitError::Lookup`] for the first file that cannot be linked; what can be is not run then. It is not asked for again.
     ///
     /// # Safety
-    /// What the initialisers and, later, the handlers do is sound: it is code of the files that were added.
+    /// The initialisers and, later, the handlers are sound: they are code of the files that were added.
     ///
     /// ORC: `LLJIT::initialize`.
     pub unsafe fn initialize(&self) -> Result<(), JitError> {

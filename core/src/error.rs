@@ -25,7 +25,7 @@ pub(crate) use cut::cut_short;
 pub(crate) use missing::{MissingSymbols, failure_in};
 
 /// How many causes of an error are looked at. Errors of an embedder may go round in a circle.
-const CAUSES_MAX: usize = 256;
+pub(crate) const CAUSES_MAX: usize = 256;
 
 /// Why a dylib could not be created or its link order not changed.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -2,12 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::error::failure_in;
+use crate::error::{CAUSES_MAX, failure_in};
 use crate::protocol::lookups::anew::Retried;
 use crate::{ExecutionSession, RetryError, SearchOrder, SymbolName, WithCauses};
-
-/// How many causes of an error are looked at. Errors of an embedder may go round in a circle.
-const CAUSES_MAX: usize = 256;
 
 impl ExecutionSession {
     /// Has failed symbols among `names`, found along `order`, made once more when they are looked up, and all that they have failed

@@ -121,31 +121,10 @@ fn small_objects_share_pages_and_everything_reaches_everything() {
     assert!(objects.iter().all(|object| range.contains(&object.address(0)) && call(object.address(0)) == 42));
 }
 
-const ALONE: &str = "URUK_TEST_ALONE";
-
-/// Runs the test `name` again in a process of its own, under `sh -c` with `limits` in front; true in that process.
-fn alone(name: &str, limits: &str) -> bool {
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let output = std::process::Command::new("sh")
-        .args(["-c", &format!("{limits} exec \"$0\" --exact \"manager::$1\" --test-threads=1")])
-        .arg(std::env::current_exe().unwrap())
-        .arg(name)
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    let passed = String::from_utf8_lossy(&output.stdout).contains("1 passed");
-    assert!(output.status.success() && passed, "{}", String::from_utf8_lossy(&output.stderr));
-    false
-}
-
 /// Only the first range of a process gets the place below the libraries.
 #[test]
 fn code_lies_within_reach_of_libc() {
-    if !alone("code_lies_within_reach_of_libc", "") {
-        return;
-    }
+    alone!();
     let manager = manager(ViewPolicy::TwoViews);
     let code = with(&manager, SegmentKind::Code, &RETURN_42).address(0).value();
     let libc = libc::strlen as *const () as u64;
@@ -154,9 +133,7 @@ fn code_lies_within_reach_of_libc() {
 
 #[test]
 fn limited_address_space_gets_a_smaller_range() {
-    if !alone("limited_address_space_gets_a_smaller_range", "ulimit -v 1000000;") {
-        return;
-    }
+    alone!("ulimit -v 1000000;");
     let manager = manager(ViewPolicy::Automatic);
     let range = manager.reserved_range();
     assert!((64 << 20..1 << 30).contains(&(range.end.value() - range.start.value())));
@@ -175,9 +152,7 @@ fn leave_address_space(bytes: u64) {
 /// 64 MiB was once the least that was tried, and the first that was granted was kept, however little that left.
 #[test]
 fn little_address_space_is_shared_with_the_program() {
-    if !alone("little_address_space_is_shared_with_the_program", "") {
-        return;
-    }
+    alone!();
     leave_address_space(200 << 20);
     let manager = manager(ViewPolicy::Automatic);
     let range = manager.reserved_range();
@@ -313,9 +288,7 @@ fn an_exhausted_range_says_who_asked_and_what_to_do() {
 /// The error once said "check `ulimit -v`" and left the reader to find out what was asked and what there was.
 #[test]
 fn a_refused_reservation_names_what_was_asked_and_the_limit() {
-    if !alone("a_refused_reservation_names_what_was_asked_and_the_limit", "ulimit -v 1000000;") {
-        return;
-    }
+    alone!("ulimit -v 1000000;");
     let error = InProcessMemoryManager::with_options(MemoryOptions {
         range_bytes: Some(2 << 30),
         ..MemoryOptions::default()
@@ -342,9 +315,7 @@ fn a_range_that_code_does_not_reach_across_is_refused() {
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn code_runs_where_pages_cannot_become_executable() {
-    if !alone("code_runs_where_pages_cannot_become_executable", "") {
-        return;
-    }
+    alone!();
     const PR_SET_MDWE: libc::c_int = 65;
     const REFUSE_EXEC_GAIN: libc::c_ulong = 1;
     // SAFETY: it takes numbers, and only forbids this process what it has no need of.
@@ -366,9 +337,7 @@ fn code_runs_where_pages_cannot_become_executable() {
 /// A file in memory counts as a file: one beyond `ulimit -f` would have cost the process a deadly signal.
 #[test]
 fn a_limit_on_files_is_an_error_and_not_a_signal() {
-    if !alone("a_limit_on_files_is_an_error_and_not_a_signal", "ulimit -f 1;") {
-        return;
-    }
+    alone!("ulimit -f 1;");
     let options = MemoryOptions { views: ViewPolicy::TwoViewsOfFile, ..MemoryOptions::default() };
     let error = InProcessMemoryManager::with_options(options).unwrap_err();
     assert!(matches!(error, MemoryError::Protect { .. }), "{error}");
