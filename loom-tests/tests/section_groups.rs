@@ -142,7 +142,7 @@ impl Scene {
     /// Waits until a file is Ready.
     fn lookup(&self, initializer: &SymbolName) -> Result<(), LookupError> {
         let wanted = LookupSet::weakly_referenced([initializer.clone()]);
-        self.stage.session.lookup(LookupRequest::new(&self.stage.order(), wanted)).map(drop)
+        self.stage.session.lookup(LookupRequest::new(self.stage.order(), wanted)).map(drop)
     }
 
     fn arrive(&self, responsibility: MaterializationResponsibility, order: u32) {

@@ -247,7 +247,7 @@ fn ask(stage: &Arc<Stage>) {
         let (facts, told) = (stage.facts.clone(), stage.told.clone());
         match thread_rng().gen_range(0..4) {
             0 => {
-                facts.check(&stage.session.lookup(LookupRequest::new(&stage.order(), set)));
+                facts.check(&stage.session.lookup(LookupRequest::new(stage.order(), set)));
                 told.fetch_add(1, Ordering::Relaxed);
             }
             1 => stage.session.lookup_async(request, move |answer| {

@@ -49,7 +49,7 @@ fn who_gives_up_late_is_answered() {
         let until = Deadline::at(begin + limit);
         match stage
             .session
-            .lookup(LookupRequest::new(&stage.order(), LookupSet::one(name.clone())).until(until))
+            .lookup(LookupRequest::new(stage.order(), LookupSet::one(name.clone())).until(until))
         {
             Ok(found) => assert_eq!(found.get(&name), Some(definition())),
             Err(LookupError::DeadlineExceeded { .. }) => {}

@@ -268,7 +268,7 @@ fn who_comes_during_a_removal_is_not_told_of_what_that_ends() {
         let client = stage.lookup_beside(&a);
         let remover = thread::spawn(move || tracker.remove().expect("it has no resource"));
         let gone = LookupSet::weakly_referenced([gone]);
-        let left = stage.session.lookup_flags(LookupRequest::new(&stage.order(), gone));
+        let left = stage.session.lookup_flags(LookupRequest::new(stage.order(), gone));
         if left.expect("nothing is missing").is_empty() {
             let b = parked_b.attach();
             let error = stage.lookup(&a).expect_err("r falls, and a with it");

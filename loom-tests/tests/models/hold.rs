@@ -79,7 +79,7 @@ impl Scene {
         let session = &self.stage.session;
         loop {
             let found =
-                session.lookup(LookupRequest::new(&self.stage.order(), LookupSet::one(name.clone())))?;
+                session.lookup(LookupRequest::new(self.stage.order(), LookupSet::one(name.clone())))?;
             let definition = found.dependency(name).expect("it was found");
             if let Some(held) = session.while_present(definition, || *self.place.lock())? {
                 return Ok(held);

@@ -94,7 +94,7 @@ fn a_lookup_of_two_units_ends_with_the_last() {
         });
         let found = stage
             .session
-            .lookup(LookupRequest::new(&stage.order(), LookupSet::required(names.clone())))
+            .lookup(LookupRequest::new(stage.order(), LookupSet::required(names.clone())))
             .expect("found");
         assert!(names.iter().all(|name| found.get(name) == Some(definition())));
         emitters.into_iter().for_each(|emitter| emitter.join().expect("no panic"));

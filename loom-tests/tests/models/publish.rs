@@ -61,7 +61,7 @@ fn change_beside(stage: &Arc<Stage>, names: &[SymbolName; 2]) -> thread::JoinHan
 
 /// The answer to one lookup of both names; an error if they are missing.
 fn both(stage: &Stage, names: &[SymbolName; 2]) -> Result<[u64; 2], ()> {
-    match stage.session.lookup(LookupRequest::new(&stage.order(), LookupSet::required(names.iter().cloned())))
+    match stage.session.lookup(LookupRequest::new(stage.order(), LookupSet::required(names.iter().cloned())))
     {
         Ok(found) => Ok([0, 1].map(|index| found[&names[index]].address.value())),
         Err(LookupError::NotFound { .. }) => Err(()),

@@ -80,7 +80,7 @@ impl Layers {
 
     fn addresses(&self) -> [ExecutorAddr; 2] {
         let found =
-            self.session().lookup(LookupRequest::new(&self.order(), LookupSet::required(self.names.clone())));
+            self.session().lookup(LookupRequest::new(self.order(), LookupSet::required(self.names.clone())));
         let found = found.expect("both names are defined at every moment");
         [0, 1].map(|index: usize| found[&self.names[index]].address)
     }

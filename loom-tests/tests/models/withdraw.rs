@@ -106,7 +106,7 @@ fn a_unit_that_others_want_is_started() {
         });
         let other = thread::spawn({
             let (stage, both) = (stage.clone(), LookupSet::required([first.clone(), second]));
-            move || stage.session.lookup(LookupRequest::new(&stage.order(), both))
+            move || stage.session.lookup(LookupRequest::new(stage.order(), both))
         });
         drop(future);
         drop(stage.session.lookup_future(stage.request(&first)));
