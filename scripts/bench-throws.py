@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = ROOT / "tests" / "programs" / "throws"
+SOURCES = ROOT / "program-tests" / "programs" / "throws"
 PLACEHOLDER = b"frame_00000"
 
 

@@ -28,13 +28,13 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ROOT / "tests" / "programs"
+PROGRAMS = ROOT / "program-tests" / "programs"
 
 
 @dataclasses.dataclass
 class Program:
     name: str
-    own: list  # files below tests/programs
+    own: list  # files below program-tests/programs
     library: str | None = None  # a name that program-sources knows
     flags: list = dataclasses.field(default_factory=list)
     arguments: list = dataclasses.field(default_factory=list)

@@ -27,7 +27,7 @@ step "Compiling it to LLVM bitcode: what the front end emits, before any optimiz
 out=target/demo
 mkdir -p "$out"
 modules=()
-for file in "${files[@]}" tests/programs/sqlite/session.c; do
+for file in "${files[@]}" program-tests/programs/sqlite/session.c; do
   module="$out/$(basename "$file" .c).bc"
   modules+=("$module")
   # An hour later the source is the same.

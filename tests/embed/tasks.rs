@@ -1,4 +1,4 @@
-//! The tasks that the README counts by lines. The same with other engines: `tests/programs/lines`.
+//! The tasks that the README counts by lines. The same with other engines: `program-tests/programs/lines`.
 
 use std::error::Error;
 use std::thread;

@@ -19,7 +19,7 @@ pub mod sources;
 pub mod terminal;
 pub mod uruk;
 
-/// Declares one test per program of a directory below `tests/programs`, and one that fails if a program there is not
+/// Declares one test per program of a directory below `program-tests/programs`, and one that fails if a program there is not
 /// listed.
 #[macro_export]
 macro_rules! programs {

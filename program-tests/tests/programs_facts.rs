@@ -1,7 +1,7 @@
 //! Facts that LLVM may use of a global or a function hold in every mode: also where a function is compiled without its module, or a module
 //! in parts.
 //!
-//! Each program of `tests/programs/facts` is one row, or a few, of the table in `pipeline/src/ir/README.md`. Its first line says what it
+//! Each program of `program-tests/programs/facts` is one row, or a few, of the table in `pipeline/src/ir/README.md`. Its first line says what it
 //! writes. There is no native twin: the same line has to come in every mode.
 
 use std::path::{Path, PathBuf};

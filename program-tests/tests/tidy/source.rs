@@ -15,13 +15,15 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 11] = [
+const ROOTS: [&str; 13] = [
     "core",
     "dispatch",
     "pipeline",
     "kaleidoscope",
     "src",
     "tests",
+    "program-tests",
+    "protocol-tests",
     "loom-tests",
     "shuttle-tests",
     "benches",
@@ -49,7 +51,7 @@ pub(crate) fn sources() -> Vec<Source> {
             let path = entry.expect("a readable directory").path();
             let relative = relative(&path);
             if path.is_dir() {
-                if relative != "tests/programs" && !relative.ends_with("/target") {
+                if relative != "program-tests/programs" && !relative.ends_with("/target") {
                     pending.push(path);
                 }
             } else if path.extension().is_some_and(|extension| extension == "rs") {

@@ -100,9 +100,9 @@ fn the_programs_in_examples_are_short() {
 /// Where the tasks are that the README counts, in the order of its columns.
 const TASKS: [&str; 4] = [
     "tests/embed/tasks.rs",
-    "tests/programs/lines/lljit.cpp",
-    "tests/programs/lines/foreign/src/bin/inkwell.rs",
-    "tests/programs/lines/foreign/src/bin/cranelift.rs",
+    "program-tests/programs/lines/lljit.cpp",
+    "program-tests/programs/lines/foreign/src/bin/inkwell.rs",
+    "program-tests/programs/lines/foreign/src/bin/cranelift.rs",
 ];
 
 /// What counts are the lines between `// task: NAME` and `// end` that are neither empty nor comments.

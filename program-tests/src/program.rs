@@ -51,7 +51,7 @@ pub struct SourceFile {
 /// A program and what is expected of it.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its path below `tests/programs`, without an extension.
+    /// Its path below `program-tests/programs`, without an extension.
     pub name: String,
     /// Its files, the one with the entry point first.
     pub files: Vec<SourceFile>,
@@ -94,7 +94,7 @@ impl Language {
 }
 
 impl Program {
-    /// Reads the program at `tests/programs/<name>`: a directory of C or C++ files of which `main.*` comes first, or
+    /// Reads the program at `program-tests/programs/<name>`: a directory of C or C++ files of which `main.*` comes first, or
     /// one file.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ pub fn programs_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
 }
 
-/// The names of all programs in a directory below `tests/programs`, sorted.
+/// The names of all programs in a directory below `program-tests/programs`, sorted.
 ///
 /// # Errors
 /// [`BuildError::Io`] if it cannot be read.

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{ExecutionSession, FailureCause, JitDylib, LookupError, Task, TaskDispatcher, TaskPriority};
 
-#[path = "../../../../examples/tokio_host/dispatcher.rs"]
+#[path = "../../../examples/tokio_host/dispatcher.rs"]
 mod dispatcher;
 use dispatcher::TokioTaskDispatcher;
 

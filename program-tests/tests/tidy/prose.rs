@@ -8,8 +8,15 @@ use crate::source::sources;
 
 /// How many sentences of comments and documents begin with *What* or *Who*, and how many have *nobody*, *somebody*, *whoever* or
 /// *whatever*, by folder. The numbers only go down.
-const HARD_SENTENCES: [(&str, usize, usize); 5] =
-    [("core", 0, 3), ("kaleidoscope", 0, 0), ("pipeline", 0, 0), ("src", 12, 6), ("tests", 3, 4)];
+const HARD_SENTENCES: [(&str, usize, usize); 7] = [
+    ("core", 0, 3),
+    ("kaleidoscope", 0, 0),
+    ("pipeline", 0, 0),
+    ("program-tests", 1, 1),
+    ("protocol-tests", 0, 0),
+    ("src", 12, 6),
+    ("tests", 2, 3),
+];
 
 /// How far a count may lie below its number, so that every edit need not come here.
 const SLACK: usize = 10;

@@ -14,11 +14,11 @@ pub mod tracked;
 pub mod units;
 
 // Shared with the tests of dispatchers.
-#[path = "../../../dispatch/tests/support/hammer.rs"]
+#[path = "../../dispatch/tests/support/hammer.rs"]
 pub mod hammer;
-#[path = "../../../dispatch/tests/support/patience.rs"]
+#[path = "../../dispatch/tests/support/patience.rs"]
 mod patience;
-#[path = "../../../dispatch/tests/support/random.rs"]
+#[path = "../../dispatch/tests/support/random.rs"]
 pub mod random;
 
 pub use in_full::InFull;
