@@ -10,7 +10,7 @@ use cranelift::prelude::{settings::Flags, *};
 use std::error::Error;
 use uruk::core::{MaterializationInterface, MaterializationResponsibility, MaterializationUnit};
 use uruk::core::{SymbolFlags, shared_error, sync::Arc};
-use uruk::pipeline::{link::ObjectLinkingLayer, object::ObjectLayer};
+use uruk::pipeline::{linking::ObjectLinkingLayer, object::ObjectLayer};
 use uruk::prelude::*;
 
 /// Functions of one number `n`, backwards as calculators once had it: what an operator takes stands before it.

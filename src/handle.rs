@@ -9,7 +9,7 @@ use std::future::Future;
 use std::ops::Deref;
 
 use uruk_core::{ExecutorAddr, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags, SymbolName};
-use uruk_pipeline::link::HeldCode;
+use uruk_pipeline::linking::HeldCode;
 
 use crate::error::JitError;
 use crate::function::FunctionPointer;

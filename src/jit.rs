@@ -7,7 +7,7 @@ use std::time::Duration;
 use uruk_core::sync::Arc;
 use uruk_core::{CloseError, Deadline, JitDylib, Shutdown};
 use uruk_pipeline::lazy::Speculator;
-use uruk_pipeline::link::LowAddresses;
+use uruk_pipeline::linking::LowAddresses;
 use uruk_pipeline::memory::MemoryUsage;
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::process::ProcessSymbols;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{ResourceTracker, SymbolFlags};
 use uruk_pipeline::lazy::{FileLayer, FileStubs, LazyCallThroughManager};
-use uruk_pipeline::link::ObjectLinkingLayer;
 use uruk_pipeline::link::elf::CloseReferences;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::object::{
     CommonSymbols, ObjectBuffer, ObjectInterface, ObjectLayer, ObjectMaterializationUnit, ObjectSymbol,
 };

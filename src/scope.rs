@@ -8,7 +8,7 @@ use uruk_core::{
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::IrCompileLayer;
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 
 use crate::engine::Engine;
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use uruk_core::sync::{Arc, Latch, Mutex};
 use uruk_core::{ExecutionSession, RemovalPolicy, RemoveError, Resource, ResourceTracker, WaitError};
 use uruk_pipeline::guard::GuardDomain;
-use uruk_pipeline::link::{CodeRemoval, KeepAlive, ObjectLinkingLayer};
+use uruk_pipeline::linking::{CodeRemoval, KeepAlive, ObjectLinkingLayer};
 
 use crate::scope::Scope;
 

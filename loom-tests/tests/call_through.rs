@@ -18,9 +18,9 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `call_through::looks_before_it_notes`: who binds asks who holds under one lock, and notes what is bound under another | `pipeline/src/link/code.rs` | `who_begins_to_hold_the_stub_meanwhile_holds_the_body` |
-//! | `call_through::looks_before_it_holds`: who begins to hold asks what is bound under one lock, and notes that it holds under another | `pipeline/src/link/code.rs` | `who_begins_to_hold_the_stub_meanwhile_holds_the_body` |
-//! | `call_through::lets_go_before_it_tells`: the body is not kept until those who hold the stub keep it | `pipeline/src/link/code.rs` | `a_body_that_is_removed_meanwhile_stays_for_who_holds_the_stub` |
+//! | `call_through::looks_before_it_notes`: who binds asks who holds under one lock, and notes what is bound under another | `pipeline/src/linking/code.rs` | `who_begins_to_hold_the_stub_meanwhile_holds_the_body` |
+//! | `call_through::looks_before_it_holds`: who begins to hold asks what is bound under one lock, and notes that it holds under another | `pipeline/src/linking/code.rs` | `who_begins_to_hold_the_stub_meanwhile_holds_the_body` |
+//! | `call_through::lets_go_before_it_tells`: the body is not kept until those who hold the stub keep it | `pipeline/src/linking/code.rs` | `a_body_that_is_removed_meanwhile_stays_for_who_holds_the_stub` |
 //!
 //! `callers_at_once_are_led_to_one_body` is in no row: that one of them makes the body is in the model of `on_caller.rs`, and each binds what
 //! the others do. Here it says that binding twice keeps nothing for ever.
@@ -31,7 +31,7 @@
     unreachable_pub,
     reason = "the pipeline needs more of it than the model, and publishes some"
 )]
-#[path = "../../pipeline/src/link/code.rs"]
+#[path = "../../pipeline/src/linking/code.rs"]
 mod code;
 
 use code::{Code, CodeMap, CodeRemoval, HeldCode, StubTargets, Stubs};
@@ -47,7 +47,7 @@ mod share {
 
     /// The memory of code. Its drop unmaps it.
     pub(super) struct LinkedCode {
-        pub(super) ending: Option<runtime::endings::Ending>,
+        pub(super) published: executor::Published,
         pub(super) is_gone: Arc<AtomicBool>,
     }
 
@@ -71,6 +71,20 @@ mod guard {
     }
 }
 
+mod executor {
+    #[derive(Clone, Copy)]
+    pub(crate) struct CodeNumber;
+
+    pub(crate) struct Published;
+
+    impl Published {
+        #[expect(clippy::unused_self, reason = "the pipeline's has one")]
+        pub(crate) fn number(&self) -> Option<CodeNumber> {
+            None
+        }
+    }
+}
+
 mod runtime {
     pub(crate) mod call_through {
         use uruk_core::ExecutorAddr;
@@ -85,16 +99,7 @@ mod runtime {
         use std::any::Any;
         use uruk_core::sync::Weak;
 
-        #[derive(Clone, Copy)]
-        pub(crate) struct CodeNumber;
-
-        pub(crate) struct Ending;
-
-        impl Ending {
-            pub(crate) fn number(&self) -> CodeNumber {
-                CodeNumber
-            }
-        }
+        use crate::executor::CodeNumber;
 
         #[expect(dead_code, reason = "nothing ends in the model")]
         pub(crate) trait CodeKeeper {
@@ -125,7 +130,7 @@ impl Scene {
         let (known, targets) = (Arc::new(CodeMap::default()), Arc::new(StubTargets::default()));
         let link = |address, targets: Option<Arc<StubTargets>>| {
             let is_gone = Arc::new(AtomicBool::new(false));
-            let memory = share::LinkedCode { ending: None, is_gone: is_gone.clone() };
+            let memory = share::LinkedCode { published: executor::Published, is_gone: is_gone.clone() };
             let ranges = std::iter::once(address..address + 0x100).collect();
             let stubs = targets.map(|targets| Stubs { targets, cells: Arc::new(()) });
             (Code::new(memory, ranges, Box::default(), stubs, &known), is_gone)

@@ -17,9 +17,10 @@ use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, Loo
 use uruk_pipeline::invoke::{
     BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, ValueType,
 };
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 
 type Instance = CodeInstance<ExecutorAddr>;
 type Add = extern "C" fn(u64, u64) -> u64;
@@ -58,7 +59,10 @@ fn main() {
     let session = ExecutionSession::new();
     let dylib = session.create_jit_dylib("main").expect("new");
     let memory = Arc::new(InProcessMemoryManager::new().expect("an address range"));
-    let trampolines = InvokeTrampolines::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+    let trampolines = InvokeTrampolines::new(ObjectLinkingLayer::new(
+        Arc::new(InProcessExecutor::new(memory)),
+        Arc::new(Platform::new()),
+    ));
     let integer = ValueType::Integer { boxes, unboxes };
     let signature = SpecializedSignature { parameters: vec![integer; 2], result: integer };
     let trampoline = |name: &str, api: &InvokeApi| {

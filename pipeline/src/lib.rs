@@ -2,12 +2,14 @@
 
 pub mod arch;
 pub mod cache;
+pub mod executor;
 pub mod guard;
 pub mod invoke;
 #[cfg(feature = "llvm")]
 pub mod ir;
 pub mod lazy;
 pub mod link;
+pub mod linking;
 pub mod memory;
 pub mod object;
 pub mod platform;

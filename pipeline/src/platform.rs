@@ -19,7 +19,6 @@
 
 mod discovery;
 mod initialize;
-mod initializers;
 pub(crate) mod section_groups;
 mod starts;
 
@@ -31,14 +30,11 @@ use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{DefinitionWatch, ExecutorAddr, JitDylib, ResolvedResponsibility, Resource, SymbolName};
 
+use crate::executor::{ArrayFunction, CodeNumber, FRAGMENT_PRIORITY, Home, Initializers, WeakHome};
 use crate::object::{ObjectBuffer, UnitTraits};
-use crate::runtime::endings::{CodeNumber, Home, WeakHome};
-use crate::runtime::startup::ArrayFunction;
 
 pub use discovery::LatentUnit;
 use discovery::{Discovery, Undiscovered};
-pub(crate) use initializers::FRAGMENT_PRIORITY;
-pub use initializers::Initializers;
 use section_groups::SectionGroups;
 use starts::{Startable, Starts, Unstarted};
 

@@ -3,10 +3,11 @@
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionEvent, TaskDispatcher};
 use uruk_dispatch::WorkStealingTaskDispatcher;
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions};
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::error::JitError;
@@ -63,7 +64,10 @@ impl EngineOptions {
         };
         let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
         let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
-        let layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
+        let layer = Arc::new(ObjectLinkingLayer::new(
+            Arc::new(InProcessExecutor::new(memory.clone())),
+            platform.clone(),
+        ));
         Ok(Ground { memory, image, platform, layer })
     }
 

@@ -3,7 +3,7 @@
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager, Speculator};
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::object::CommonSymbols;
 
 use crate::objects::{Linking, OnCall};

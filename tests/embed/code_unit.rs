@@ -2,8 +2,9 @@
 
 use uruk::core::sync::Arc;
 use uruk::core::{MaterializationUnit, SymbolName};
+use uruk::pipeline::link::LinkGraph;
 use uruk::pipeline::link::graph::SectionRole;
-use uruk::pipeline::link::{LinkGraph, ObjectLinkingLayer};
+use uruk::pipeline::linking::ObjectLinkingLayer;
 
 use crate::function_unit::function_unit;
 

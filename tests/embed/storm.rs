@@ -13,7 +13,7 @@ use uruk::core::{
     AliasMap, AliasTarget, ExecutorAddr, SharedError, SymbolFlags, SymbolName, WeakResourceTracker,
 };
 use uruk::pipeline::lazy::LazyCallThroughManager;
-use uruk::pipeline::link::ObjectLinkingLayer;
+use uruk::pipeline::linking::ObjectLinkingLayer;
 use uruk::pipeline::tiers::{CallCounting, Improve, Tiers};
 use uruk::{Function, Jit, JitError, OwnedTracker, Scope};
 

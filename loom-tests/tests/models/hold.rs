@@ -10,7 +10,7 @@
 //!      no ─ let it go, and begin again
 //! ```
 //!
-//! The place is one slot behind a lock, as the linker's map of its code is (`pipeline/src/link/code.rs`).
+//! The place is one slot behind a lock, as the linker's map of its code is (`pipeline/src/linking/code.rs`).
 //!
 //! Proven, in every order with at most four preemptions: the code that is held is that of the symbol that was found; a symbol
 //! whose source is gone gives nothing.

@@ -22,7 +22,8 @@ use uruk_core::{
 use crate::arch::CodeField;
 use crate::arch::host::{self, Register};
 use crate::link::graph::{Edge, SectionRole};
-use crate::link::{LinkError, LinkGraph, ObjectLinkingLayer, StubTargets, Stubs};
+use crate::link::{LinkError, LinkGraph};
+use crate::linking::{ObjectLinkingLayer, StubTargets, Stubs};
 
 /// A value as the boxed convention passes it: one word, which means what the embedder says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +100,8 @@ pub enum TrampolineError {
 /// use std::sync::Arc;
 /// use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
 /// use uruk_pipeline::invoke::{BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, ValueType};
-/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::linking::ObjectLinkingLayer;
+/// use uruk_pipeline::runtime::in_process::InProcessExecutor;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
 /// use uruk_pipeline::platform::Platform;
 ///
@@ -116,7 +118,7 @@ pub enum TrampolineError {
 /// let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
 /// let memory = Arc::new(InProcessMemoryManager::new()?);
-/// let trampolines = InvokeTrampolines::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+/// let trampolines = InvokeTrampolines::new(ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), Arc::new(Platform::new())));
 /// let integer = ValueType::Integer { boxes, unboxes };
 /// let signature = SpecializedSignature { parameters: vec![integer; 2], result: integer };
 /// let name = session.intern("invoke two integers");

@@ -8,7 +8,7 @@ use uruk_core::{MaterializationResponsibility, SharedError};
 use super::linker_info::{LinkerInfo, RenameLayer};
 use super::{CompileError, IrCache, IrCompiler, IrLayer, ModuleInterface, PendingModule, ThreadSafeModule};
 use crate::lazy::{FileLayer, FileStubs};
-use crate::link::ObjectLinkingLayer;
+use crate::linking::ObjectLinkingLayer;
 use crate::object::{ObjectBuffer, ObjectLayer};
 
 /// Compiles modules and hands the objects to a layer that links them.
@@ -18,12 +18,13 @@ use crate::object::{ObjectBuffer, ObjectLayer};
 /// use std::sync::Arc;
 /// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
 /// use uruk_pipeline::ir::{IrCompileLayer, IrCompiler, IrLayer, OptimizationLevel, define_ir};
-/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::linking::ObjectLinkingLayer;
+/// use uruk_pipeline::runtime::in_process::InProcessExecutor;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
 /// use uruk_pipeline::object::ObjectBuffer;
 /// use uruk_pipeline::platform::Platform;
 ///
-/// let objects = ObjectLinkingLayer::new(Arc::new(InProcessMemoryManager::new()?), Arc::new(Platform::new()));
+/// let objects = ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(Arc::new(InProcessMemoryManager::new()?))), Arc::new(Platform::new()));
 /// let compiler = IrCompiler::host(OptimizationLevel::O2)?;
 /// let target = compiler.target().clone();
 /// let layer: Arc<dyn IrLayer> = Arc::new(IrCompileLayer::new(compiler, Arc::new(objects)));

@@ -48,7 +48,7 @@ use super::shell::Shell;
 use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
 use crate::lazy::LazyCallThroughManager;
-use crate::link::ObjectLinkingLayer;
+use crate::linking::ObjectLinkingLayer;
 use crate::object::{CompiledOnCall, ObjectBuffer, is_bound_by_linker};
 use crate::tiers::{FirstTier, Tier, Tiers};
 

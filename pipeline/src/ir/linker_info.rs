@@ -19,7 +19,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{CodeInstance, CodeInstanceState, ExecutorAddr, MaterializationResponsibility};
 
 use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineError};
-use crate::link::{KeepAlive, ObjectLinkingLayer};
+use crate::linking::{KeepAlive, ObjectLinkingLayer};
 use crate::object::{ObjectBuffer, ObjectLayer};
 
 /// The meaning of a module's names in the program: of a translation unit, as Julia calls a module with this beside it.

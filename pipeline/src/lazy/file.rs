@@ -20,7 +20,7 @@ use uruk_core::{
     SymbolFlags, SymbolName, body_name,
 };
 
-use crate::link::ObjectLinkingLayer;
+use crate::linking::ObjectLinkingLayer;
 use crate::object::{
     ObjectBuffer, ObjectInterface, ObjectLayer, ObjectMaterializationUnit, References, default_version,
 };

@@ -14,7 +14,7 @@ use super::group::{Group, Table};
 use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
-use crate::link::{HeldCode, StubTargets};
+use crate::linking::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{Destination, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};

@@ -58,7 +58,7 @@ use self::promotion::Improving;
 pub use self::redirect::RedirectError;
 pub use self::speculator::{SpeculationStats, Speculator};
 use self::stubs::{Contents, StubKind};
-use crate::link::{ObjectLinkingLayer, StubTargets, Stubs};
+use crate::linking::{ObjectLinkingLayer, StubTargets, Stubs};
 use crate::runtime::call_through::Destination;
 use crate::tiers::Improve;
 
@@ -122,13 +122,14 @@ type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
 /// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
 /// # use uruk_pipeline::object::ObjectLayer;
 /// use uruk_pipeline::lazy::LazyCallThroughManager;
-/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::linking::ObjectLinkingLayer;
+/// use uruk_pipeline::runtime::in_process::InProcessExecutor;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
 /// # use uruk_pipeline::object::{ObjectBuffer, define_object};
 /// use uruk_pipeline::platform::Platform;
 ///
 /// let memory = Arc::new(InProcessMemoryManager::new()?);
-/// let layer = ObjectLinkingLayer::new(memory, Arc::new(Platform::new()));
+/// let layer = ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), Arc::new(Platform::new()));
 /// let session = ExecutionSession::new();
 /// let (main, bodies) = (session.create_jit_dylib("main")?, session.create_jit_dylib("bodies")?);
 /// # let source = ObjectBuffer::new("answer.ll", "define i64 @answer() { ret i64 42 }".as_bytes());

@@ -11,7 +11,7 @@ use uruk_core::{
 use super::function::{Body, FindError, Found, LazyFunction, find};
 use super::group::{Root, Table};
 use super::{Cells, LazyCallThroughManager};
-use crate::link::HeldCode;
+use crate::linking::HeldCode;
 use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{RootAddr, note_body, stub_at};
 

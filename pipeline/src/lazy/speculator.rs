@@ -30,7 +30,7 @@ use super::Cells;
 use super::function::{LazyFunction, speculative};
 use super::known::{KnownFunction, LazyUnit};
 use super::order::{CallOrder, FunctionOfFile};
-use crate::link::ObjectLinkingLayer;
+use crate::linking::ObjectLinkingLayer;
 use crate::runtime::background::{BackgroundThread, Next, wait_for_rest};
 use crate::runtime::call_through::stub_at;
 use crate::runtime::threads;

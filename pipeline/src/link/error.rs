@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use uruk_core::{ExecutorAddr, LookupError, Readable};
 
+use crate::executor::NotStatic;
 use crate::memory::MemoryError;
-use crate::runtime::tls::NotStatic;
 
 /// A place in an object: the beginning of every message about a relocation or a malformed byte.
 #[derive(Clone, Debug, PartialEq, Eq)]

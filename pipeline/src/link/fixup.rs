@@ -13,8 +13,8 @@ use super::placed::Placed;
 use super::resolution::Resolution;
 use super::tables;
 use crate::arch::{Architecture, Class, FarForm, Operands, Overflow};
+use crate::executor::Initializers;
 use crate::memory::InFlightAlloc;
-use crate::platform::Initializers;
 
 /// Writes everything; afterwards the memory is only to be protected.
 pub(super) fn write(

@@ -34,7 +34,7 @@ macro_rules! ids {
             }
 
             /// The id of the element with this index. The parser refuses objects with 2^32 of anything.
-            pub(super) const fn of(index: usize) -> Self {
+            pub(crate) const fn of(index: usize) -> Self {
                 Self(index as u32)
             }
         }
@@ -67,7 +67,7 @@ pub struct Name {
 #[derive(Debug, Default)]
 pub struct LinkGraph<'a> {
     pub(super) arch: Architecture,
-    pub(super) objects: Vec<Box<str>>,
+    pub(crate) objects: Vec<Box<str>>,
     pub(super) names: String,
     pub(super) sections: Vec<Section>,
     /// The bytes of each section, empty for zero fill. Parallel to `sections`; gone once they are copied.

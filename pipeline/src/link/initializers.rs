@@ -10,7 +10,7 @@ use super::graph::{BlockId, Edge, InitRole, Location, SectionRole};
 use super::layout::Segment;
 use super::placed::Placed;
 use super::resolution::Resolution;
-use crate::platform::{FRAGMENT_PRIORITY, Initializers};
+use crate::executor::{FRAGMENT_PRIORITY, Initializers};
 
 /// Reads the functions of each object of the graph from the fixed constants, and finds those that are code themselves.
 ///

@@ -24,8 +24,8 @@ use super::graph::{Block, BlockId, LinkGraph, Location, SectionRole};
 use super::ifunc::{self, IndirectFunctions};
 use super::section_bounds::SectionBounds;
 use super::tls::{self, Tls};
+use crate::executor::BEFORE_CODE_BYTES;
 use crate::memory::{SegmentKind, SegmentRequest};
-use crate::runtime::unwind::BEFORE_CODE_BYTES;
 
 /// Zero fill of this size is kept away from data that small displacements must reach.
 const GREAT_ZERO_FILL_BYTES: u64 = 64 << 20;

@@ -16,11 +16,11 @@ use super::graph::{
 
 /// The references of one object of a merged graph.
 #[derive(Clone, Debug, Default)]
-pub(super) struct References {
+pub(crate) struct References {
     /// Other objects of the graph whose definitions it refers to.
-    pub(super) objects: BTreeSet<usize>,
+    pub(crate) objects: BTreeSet<usize>,
     /// Symbols that the graph does not define.
-    pub(super) externals: FxHashSet<SymbolId>,
+    pub(crate) externals: FxHashSet<SymbolId>,
 }
 
 impl<'a> LinkGraph<'a> {
@@ -46,7 +46,7 @@ impl<'a> LinkGraph<'a> {
     ///
     /// # Cost
     /// One pass over the edges.
-    pub(super) fn references_of_objects(&self) -> Vec<References> {
+    pub(crate) fn references_of_objects(&self) -> Vec<References> {
         let mut references = vec![References::default(); self.objects.len()];
         for (id, block) in self.live_blocks() {
             let from = self.sections[block.section.index()].object.index();

@@ -13,7 +13,7 @@ use crate::object::{self, ObjectBuffer};
 const LOCAL_PREFIX: &str = "uruk.local.";
 
 /// Reads an object, or the objects of a module that was compiled in parts.
-pub(super) fn parse(object: &ObjectBuffer) -> Result<LinkGraph<'_>, LinkError> {
+pub(crate) fn parse(object: &ObjectBuffer) -> Result<LinkGraph<'_>, LinkError> {
     let name = object.name();
     let Some(parts) = object::parts(object) else { return elf::parse(name, object.bytes()) };
     let broken = |error: ::object::read::Error| LinkError::Object {

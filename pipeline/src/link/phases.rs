@@ -5,7 +5,7 @@
 //! | [`Built`] | definitions of other units are gone; tables and stubs are counted | [`Link::new`] |
 //! | [`Allocated`] | every definition has its address; the object's bytes are no longer needed | [`Link::allocate`] |
 //! | [`Resolved`] | every reference has its address | [`Link::resolve`] |
-//! | [`Fixed`] | contents are final and protected | [`Link::fix`] |
+//! | [`Fixed`] | contents are final | [`Link::fix`] |
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
@@ -17,7 +17,8 @@ use super::placed::Placed;
 use super::plan::{self, Plan};
 use super::resolution::Resolution;
 use super::terms::{LinkEnvironment, LinkOptions, LinkSizes, Linked, SectionRange};
-use super::tls::{self, Need, TlsImage, TlsPlacement};
+use super::tls::{self, Need};
+use crate::executor::{Actions, TlsImage, TlsPlacement, TlsShape};
 use crate::memory::{InFlightAlloc, MemoryManager};
 
 /// A link, in one of its phases.
@@ -95,7 +96,10 @@ impl<'a> Link<Built<'a>> {
         }
         let graph = graph.without_contents();
         Ok(Link {
-            phase: Allocated { placed: Placed { graph, plan, layout, indices, bases, tls: None }, alloc },
+            phase: Allocated {
+                placed: Placed { name: owner.into(), graph, plan, layout, indices, bases, tls: None },
+                alloc,
+            },
         })
     }
 }
@@ -163,14 +167,11 @@ impl Link<Allocated> {
         self.phase.placed.section_ranges()
     }
 
-    /// The graph's thread-local image, if it has one.
-    pub fn tls_image(&self) -> Option<TlsImage> {
-        self.phase.placed.tls_image()
-    }
-
-    /// Whether the link needs its image at the same distance from every thread's pointer.
-    pub fn needs_static_tls(&self) -> bool {
-        self.phase.placed.plan.tls.own_distance == Some(Need::Required)
+    /// The graph's thread-local variables, if it has some.
+    pub fn tls_shape(&self) -> Option<TlsShape> {
+        let TlsImage { image_bytes, total_bytes, align, .. } = self.phase.placed.tls_image()?;
+        let needs_static = self.phase.placed.plan.tls.own_distance == Some(Need::Required);
+        Some(TlsShape { image_bytes, total_bytes, align, needs_static })
     }
 
     /// Says where the image is placed; to be called before the link is resolved if there is an image, and before the
@@ -246,12 +247,12 @@ pub struct Resolved {
 }
 
 impl Link<Resolved> {
-    /// Applies every edge, fills the tables, and hands the memory to its protection.
+    /// Applies every edge and fills the tables.
     ///
     /// # Errors
     /// [`LinkError::OutOfRange`] if a value does not fit its field; [`LinkError::ThreadLocal`] if an edge and its target
     /// disagree on what is thread-local; [`LinkError::Object`] if a function that is to run before or after the program
-    /// is no code; [`LinkError::Memory`] if the memory cannot be protected.
+    /// is no code.
     ///
     /// # Cost
     /// One pass over the edges.
@@ -260,33 +261,30 @@ impl Link<Resolved> {
         let span = tracing::debug_span!("link.fixup", edges = placed.graph.edges.len());
         let _inside = uruk_core::inside(span);
         let initializers = fixup::write(&placed, &resolution, &mut alloc)?;
-        let finalize = tracing::debug_span!("memory.finalize");
-        let alloc = uruk_core::in_span(finalize, || alloc.finalize())
-            .map_err(|source| LinkError::Memory { object: placed.graph.name().into(), source })?;
         let linked = Linked {
-            alloc,
             ranges: placed.ranges(),
-            unwind: placed.unwind_table(),
-            tls: placed.tls_image().zip(placed.tls),
+            actions: Actions { tls: placed.tls_image(), unwind: placed.unwind_table(), ..Actions::default() },
             initializers,
             indirect_functions: placed.ifunc_descriptors(),
             section_ranges: placed.section_ranges(),
             sizes: LinkSizes::of(&placed.layout),
+            name: placed.name,
         };
-        Ok(Link { phase: Fixed { linked } })
+        Ok(Link { phase: Fixed { memory: alloc, linked } })
     }
 }
 
 /// Ready to run, once everything it depends on is.
 #[derive(Debug)]
 pub struct Fixed {
+    memory: InFlightAlloc,
     linked: Linked,
 }
 
 impl Link<Fixed> {
-    /// The result.
-    pub fn into_linked(self) -> Linked {
-        self.phase.linked
+    /// The result: memory that is filled and not yet protected, and all else that there is to know.
+    pub fn into_parts(self) -> (InFlightAlloc, Linked) {
+        (self.phase.memory, self.phase.linked)
     }
 }
 

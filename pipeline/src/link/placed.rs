@@ -9,13 +9,16 @@ use super::graph::{BlockId, Edge, LinkGraph, Location, ObjectId, SymbolId};
 use super::ifunc;
 use super::layout::{Layout, Place, Segment};
 use super::plan::Plan;
-use super::terms::{SectionRange, UnwindTable};
-use super::tls::{self, TlsImage, TlsPlacement};
+use super::terms::SectionRange;
+use super::tls;
 use crate::arch::IfuncParts;
+use crate::executor::{TlsImage, TlsPlacement, UnwindTable};
 
 /// A graph in its memory. The bytes themselves are the allocation's.
 #[derive(Debug)]
 pub(super) struct Placed {
+    /// The names of its objects.
+    pub(super) name: Box<str>,
     pub(super) graph: LinkGraph<'static>,
     pub(super) plan: Plan,
     pub(super) layout: Layout,

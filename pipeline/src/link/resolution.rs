@@ -6,8 +6,8 @@ use uruk_core::ExecutorAddr;
 use super::graph::{Location, SymbolId};
 use super::placed::Placed;
 use super::terms::LinkEnvironment;
-use super::tls::{Tls, TlsPlacement};
-use crate::runtime::tls::{NotStatic, TlsResolvers};
+use super::tls::Tls;
+use crate::executor::{NotStatic, TlsPlacement, TlsResolvers};
 
 /// The addresses that references have been given.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl Resolution {
             module: placed.tls.map(|own| own.module),
             module_distance: Err(NotStatic::Unknown),
             own_distance: own_image.map_or(Err(NotStatic::Unknown), environment.tls_distance),
-            tls_resolvers: environment.tls_resolvers,
-            ifunc_thunk: environment.ifunc_thunk.value(),
+            tls_resolvers: environment.entries.tls_resolvers,
+            ifunc_thunk: environment.entries.ifunc_thunk.value(),
         }
     }
 

@@ -9,8 +9,8 @@ use super::ifunc;
 use super::layout::{Place, Segment};
 use super::placed::Placed;
 use super::resolution::Resolution;
-use super::tls::{self, TlsPlacement};
-use crate::runtime::tls::TlsResolvers;
+use super::tls;
+use crate::executor::{TlsPlacement, TlsResolvers};
 
 /// Fills the global offset table, the pointers beside it, and the slots of indirect functions.
 pub(super) fn write_pointers(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {

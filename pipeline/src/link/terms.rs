@@ -1,4 +1,4 @@
-//! The inputs and results of the phases of a link: decisions of the owner, services of the process, and the linked graph.
+//! The inputs and results of the phases of a link: decisions of the owner, facts about the place where the code will run, and the linked graph.
 
 use std::ops::Range;
 
@@ -7,10 +7,7 @@ use uruk_core::ExecutorAddr;
 use super::graph::ObjectId;
 use super::low::IsWantedLow;
 use super::rename::Rename;
-use super::tls::{TlsImage, TlsPlacement};
-use crate::memory::FinalizedAlloc;
-use crate::platform::Initializers;
-use crate::runtime::tls::{NotStatic, TlsResolvers};
+use crate::executor::{Actions, Initializers, NotStatic, RuntimeEntries, TlsPlacement};
 
 /// Decisions of an object's owner about its link.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
@@ -33,7 +30,7 @@ impl Default for LinkOptions<'_> {
     }
 }
 
-/// Services of the process for a link.
+/// Facts about the place where the code will run.
 #[expect(missing_debug_implementations, reason = "closures have no useful Debug")]
 pub struct LinkEnvironment<'e> {
     /// The content of the descriptor at an address, for objects that reach a hidden thread-local variable of another object by its offset
@@ -41,35 +38,32 @@ pub struct LinkEnvironment<'e> {
     pub tls_placement: &'e dyn Fn(ExecutorAddr) -> Option<TlsPlacement>,
     /// How far from the thread pointer a variable is, on every thread there is and will be; or why it is not.
     pub tls_distance: &'e dyn Fn(TlsPlacement) -> Result<i64, NotStatic>,
-    /// The functions behind TLS descriptors.
-    pub tls_resolvers: TlsResolvers,
-    /// The target of the first call of an indirect function; `ifunc.rs` says what it must do.
-    pub ifunc_thunk: ExecutorAddr,
+    /// The functions that linked code calls without naming them.
+    pub entries: RuntimeEntries,
 }
 
 impl Default for LinkEnvironment<'_> {
-    /// No process: nothing is known of any thread-local variable, and every function is at address zero.
+    /// No place: nothing is known of any thread-local variable, and every function is at address zero.
     fn default() -> Self {
         Self {
             tls_placement: &|_| None,
             tls_distance: &|_| Err(NotStatic::Unknown),
-            tls_resolvers: TlsResolvers::default(),
-            ifunc_thunk: ExecutorAddr::NULL,
+            entries: RuntimeEntries::default(),
         }
     }
 }
 
-/// A linked graph.
+/// A linked graph, besides its bytes. Nothing has happened to the place where it will run: [`Executor::publish`] does that.
+///
+/// [`Executor::publish`]: crate::executor::Executor::publish
 #[derive(Debug)]
 pub struct Linked {
-    /// The memory; dropping it unmaps the code.
-    pub alloc: FinalizedAlloc,
+    /// The names of its objects, for messages.
+    pub name: Box<str>,
     /// The addresses of its segments.
     pub ranges: Box<[Range<u64>]>,
-    /// How exceptions find their way through the code.
-    pub unwind: Option<UnwindTable>,
-    /// The thread-local image and where it was placed.
-    pub tls: Option<(TlsImage, TlsPlacement)>,
+    /// The steps of the place before the code can run, as far as the graph says so.
+    pub actions: Actions,
     /// The functions of each object that run before and after the program, in the order the objects were merged in.
     pub initializers: Vec<Initializers>,
     /// The descriptors of functions that choose their implementation, with their objects, which are numbered as they were merged. Each
@@ -79,15 +73,6 @@ pub struct Linked {
     pub section_ranges: Vec<SectionRange>,
     /// How much memory went where.
     pub sizes: LinkSizes,
-}
-
-/// Unwind information of a linked graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnwindTable {
-    /// The code it covers.
-    pub code: Range<u64>,
-    /// The sorted index, which begins with the distance to `.eh_frame`.
-    pub eh_frame_hdr: u64,
 }
 
 /// The extent of all sections of one name.

@@ -21,7 +21,6 @@
 //! [`Link::place_tls`]: super::phases::Link::place_tls
 
 use rustc_hash::FxHashSet;
-use uruk_core::ExecutorAddr;
 
 use super::error::LinkError;
 use super::got_plt::Slots;
@@ -40,28 +39,6 @@ const BLOCK_ALIGN_LOG2_MAX: u8 = 21;
 pub(super) const DESCRIPTOR_BYTES: u64 = 16;
 /// Size of a pair of resolver and argument.
 pub(super) const RESOLVER_BYTES: u64 = 16;
-
-/// Initial values of a graph's thread-local variables, as `__tls_get_addr` needs them for a new thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsImage {
-    /// Where the initial values are; written when the link is fixed.
-    pub address: ExecutorAddr,
-    /// How many bytes of initial values there are.
-    pub image_bytes: u64,
-    /// Size of a thread's copy; zeros follow the initial values.
-    pub total_bytes: u64,
-    /// Alignment of a thread's copy.
-    pub align: u64,
-}
-
-/// Where in the process's thread-local storage something is: the two words of a `tls_index`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TlsPlacement {
-    /// The module's number, as `__tls_get_addr` takes it.
-    pub module: u64,
-    /// The offset in the module's block.
-    pub offset: u64,
-}
 
 /// The entries that a graph needs for its thread-local variables.
 #[derive(Debug, Default)]

@@ -34,7 +34,8 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
-/// # use uruk_pipeline::link::ObjectLinkingLayer;
+/// # use uruk_pipeline::linking::ObjectLinkingLayer;
+/// # use uruk_pipeline::runtime::in_process::InProcessExecutor;
 /// # use uruk_pipeline::memory::InProcessMemoryManager;
 /// # use uruk_pipeline::platform::Platform;
 /// use uruk_pipeline::object::ObjectLayer;
@@ -47,7 +48,7 @@ type DefineMember = dyn Fn(&JitDylib, ObjectBuffer) -> Result<(), SharedError> +
 /// # let header = format!("!<arch>\n{:<16}{:<12}{:<6}{:<6}{:<8}{size:<10}`\n", "answer.o/", 0, 0, 0, 644);
 /// # let archive = ObjectBuffer::new("libanswer.a", [header.as_bytes(), object.bytes()].concat());
 /// # let memory = Arc::new(InProcessMemoryManager::new()?);
-/// # let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+/// # let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), Arc::new(Platform::new())));
 /// # let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
 /// let index = ArchiveIndex::read(&archive)?; // `answer.o` is in it.

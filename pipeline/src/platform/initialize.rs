@@ -6,7 +6,8 @@ use uruk_core::{JitDylib, SymbolName, WaitError};
 
 use super::starts::start_all;
 use super::{DefinitionWatch, Platform, State, UnitFunctions, ready};
-use crate::runtime::endings::{self, Home, WeakHome};
+use crate::executor::{Home, WeakHome};
+use crate::runtime::endings;
 use crate::runtime::startup;
 
 impl Platform {

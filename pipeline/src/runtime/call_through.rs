@@ -28,6 +28,7 @@ use self::slot::{Counting, SlotPlace};
 pub(crate) use self::table::StubTable;
 use super::unwind;
 pub(crate) use super::unwind::functions::note as note_body;
+use crate::executor::BEFORE_CODE_BYTES;
 use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
@@ -257,7 +258,7 @@ pub(crate) fn stub_at(stub: ExecutorAddr, kept: &impl KeepsCode) -> Option<(u32,
 unsafe fn table_of<'a>(stub: ExecutorAddr) -> Option<(&'a StubTable, u32)> {
     let code = unwind::functions::stubs_at(stub)?;
     // SAFETY: the code of stubs begins with their table, and stays as here.
-    let table = unsafe { &*ExecutorAddr::new(code + unwind::BEFORE_CODE_BYTES).to_ptr::<StubTable>() };
+    let table = unsafe { &*ExecutorAddr::new(code + BEFORE_CODE_BYTES).to_ptr::<StubTable>() };
     Some((table, table.number(stub.value())?))
 }
 

@@ -4,7 +4,6 @@
 //! generators. Linux with the GNU C library on x86-64.
 
 pub mod allocation;
-mod array_function;
 pub(crate) mod background;
 pub(crate) mod call_through;
 pub mod cxa_filter;
@@ -15,6 +14,7 @@ pub mod fatal;
 pub(crate) mod forks;
 pub mod ifunc;
 pub mod image;
+pub mod in_process;
 mod loaded;
 pub mod process;
 mod registers;

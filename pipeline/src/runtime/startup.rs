@@ -18,9 +18,9 @@ use std::ptr;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex};
 
-pub use super::array_function::ArrayFunction;
 use super::entry;
 use super::exit::{self, ExitError};
+pub use crate::executor::ArrayFunction;
 
 /// The priority of functions in a plain `.init_array` or `.fini_array`, after all numbered ones.
 pub const DEFAULT_PRIORITY: i32 = 65535;

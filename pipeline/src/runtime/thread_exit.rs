@@ -104,8 +104,9 @@ unsafe extern "C" fn run_action(action: *mut c_void) {
 mod tests {
     use std::any::Any;
 
-    use super::super::endings::{CodeExtent, CodeKeeper, Ending, Home};
+    use super::super::endings::{CodeKeeper, Ending};
     use super::*;
+    use crate::executor::{CodeExtent, Home};
     use uruk_core::sync::thread;
 
     static ORDER: uruk_core::sync::Mutex<Vec<usize>> = uruk_core::sync::Mutex::new(Vec::new());

@@ -1,13 +1,13 @@
 //! Takes a file as far as it goes: everything but running what comes out.
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
+use uruk_pipeline::executor::{NotStatic, RuntimeEntries, TlsPlacement};
 use uruk_pipeline::link::{
-    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, TlsPlacement,
+    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked,
     elf::{self, CloseReferences},
 };
-use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
+use uruk_pipeline::memory::{FinalizedAlloc, InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
-use uruk_pipeline::runtime::tls::{NotStatic, TlsResolvers};
 
 /// All readers of objects.
 pub(crate) fn parse(file: &[u8]) {
@@ -46,7 +46,7 @@ fn link_graph(
     graph: LinkGraph<'_>,
     discard: bool,
     memory: &InProcessMemoryManager,
-) -> Result<Linked, LinkError> {
+) -> Result<FinalizedAlloc, LinkError> {
     const OWN: TlsPlacement = TlsPlacement { module: 77, offset: 0x100 };
     let options =
         LinkOptions { is_discarded: &|name| discard && name.len() % 2 == 0, ..LinkOptions::default() };
@@ -67,18 +67,18 @@ fn link_graph(
     let environment = LinkEnvironment {
         tls_placement: &|_| Some(OWN),
         tls_distance: &|_| if discard { Err(NotStatic::Unknown) } else { Ok(-64) },
-        tls_resolvers: TlsResolvers::default(),
-        ifunc_thunk: ExecutorAddr::new(0x1234_5678),
+        entries: RuntimeEntries { ifunc_thunk: ExecutorAddr::new(0x1234_5678), ..RuntimeEntries::default() },
     };
-    let linked = allocated.resolve(lookup, environment)?.fix()?.into_linked();
-    check_calls(&linked, near);
-    Ok(linked)
+    let (memory, linked) = allocated.resolve(lookup, environment)?.fix()?.into_parts();
+    let memory = memory.finalize().expect("memory can be protected");
+    check_calls(&linked, &memory, near);
+    Ok(memory)
 }
 
 /// Functions that are called before or after a program are code: of the graph, or the one function of others.
-fn check_calls(linked: &Linked, near: u64) {
+fn check_calls(linked: &Linked, memory: &FinalizedAlloc, near: u64) {
     // The code is the first segment of an allocation, if there is any.
-    let start = if linked.sizes.code_bytes > 0 { linked.alloc.address(0).value() } else { 0 };
+    let start = if linked.sizes.code_bytes > 0 { memory.address(0).value() } else { 0 };
     let code = start..start + linked.sizes.code_bytes;
     let of_others = ["function_elsewhere"].map(|name| elsewhere(name, near));
     for object in &linked.initializers {

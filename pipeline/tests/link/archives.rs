@@ -17,7 +17,8 @@ use std::process::Command;
 use object::read::elf::{ElfFile64, FileHeader as _};
 use object::{LittleEndian, Object as _, ObjectSymbol as _, SymbolKind, elf as format};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, TlsPlacement, elf};
+use uruk_pipeline::executor::{RuntimeEntries, TlsPlacement};
+use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, SegmentKind, SegmentRequest};
 use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer, ObjectError, ObjectInterface};
 
@@ -107,10 +108,10 @@ fn link(
         tls_placement: &|_| Some(TlsPlacement { module: 7, offset: 64 }),
         // As in the command, which has thread-local memory for its program beside the thread pointer.
         tls_distance: &|placement| Ok(i64::try_from(placement.offset).expect("a short way") - 4096),
-        ifunc_thunk: close_by,
-        ..LinkEnvironment::default()
+        entries: RuntimeEntries { ifunc_thunk: close_by, ..RuntimeEntries::default() },
     };
-    link.resolve(lookup, environment)?.fix().map(drop)
+    let (memory, _) = link.resolve(lookup, environment)?.fix()?.into_parts();
+    memory.finalize().map(drop).map_err(|source| LinkError::Memory { object: "archive".into(), source })
 }
 
 /// Memory for a name that no member defines.

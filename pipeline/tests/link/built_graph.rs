@@ -8,11 +8,13 @@ use uruk_core::{
     absolute_symbols,
 };
 use uruk_pipeline::arch::x86_64::kinds;
+use uruk_pipeline::link::LinkError;
 use uruk_pipeline::link::graph::{Edge, LinkGraph, LinkGraphBuilder, SectionRole};
-use uruk_pipeline::link::{LinkError, ObjectLinkingLayer};
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::UnitTraits;
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 
 /// A unit whose code is there as bytes.
 struct Built {
@@ -45,7 +47,10 @@ impl MaterializationUnit for Built {
 
 fn define(dylib: &JitDylib, name: &str, build: fn() -> LinkGraph<'static>) {
     let memory = Arc::new(InProcessMemoryManager::new().expect("an address range"));
-    let layer = Arc::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+    let layer = Arc::new(ObjectLinkingLayer::new(
+        Arc::new(InProcessExecutor::new(memory)),
+        Arc::new(Platform::new()),
+    ));
     let unit = Built { name: dylib.session().intern(name), layer, build, initializer: None };
     dylib.define(Box::new(unit)).expect("a new name");
 }
@@ -147,7 +152,7 @@ fn initialisers_of_a_built_graph_run() {
     let main = session.create_jit_dylib("main").expect("new");
     let platform = Arc::new(Platform::new());
     let memory = Arc::new(InProcessMemoryManager::new().expect("an address range"));
-    let layer = Arc::new(ObjectLinkingLayer::new(memory, platform.clone()));
+    let layer = Arc::new(ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), platform.clone()));
     let traits = UnitTraits { runs_at_start: true, ..UnitTraits::default() };
     let initializer = platform.declare(&main, "counts.src", traits);
     let built = Built {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::crafted::{CREL, Object, Section, TO_SYMBOLS};
 use crate::link_support::*;
 use uruk_core::{ExecutorAddr, SymbolFlags};
+use uruk_pipeline::executor::RuntimeEntries;
 use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, elf};
 use uruk_pipeline::memory::{
     Backing, FinalizedAlloc, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
@@ -72,11 +73,11 @@ fn link_anywhere(graph: LinkGraph<'_>, discard: bool) -> Result<FinalizedAlloc, 
         },
         LinkEnvironment {
             tls_placement: &|_| Some(MODULE),
-            ifunc_thunk: ExecutorAddr::new(THUNK),
+            entries: RuntimeEntries { ifunc_thunk: ExecutorAddr::new(THUNK), ..RuntimeEntries::default() },
             ..LinkEnvironment::default()
         },
     )?;
-    Ok(resolved.fix()?.into_linked().alloc)
+    Ok(resolved.fix()?.into_parts().0.finalize().expect("memory can be protected"))
 }
 
 /// Goes all the way as far as the object lets it.

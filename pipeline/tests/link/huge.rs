@@ -114,5 +114,5 @@ fn unwind_tables_refer_to_pointers_of_their_own_object() {
     let options = LinkOptions { is_discarded: &|name| name == "DW.ref.routine", ..LinkOptions::default() };
     let program = link_graph(graph, &externals, &options).unwrap_or_else(|error| panic!("{error}"));
     assert!(!program.definitions.contains_key("DW.ref.routine"));
-    assert!(program.linked.unwind.is_some());
+    assert!(program.linked.actions.unwind.is_some());
 }

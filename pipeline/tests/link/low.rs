@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use crate::link_support::*;
 use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker, SymbolFlags};
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
 const FIXED: &[&str] = &["-fno-pic", "-fno-pie", "-O1"];
@@ -36,7 +37,10 @@ impl Linking {
         let dylib = session.create_jit_dylib("main").expect("new");
         let libraries = session.create_jit_dylib("libraries").expect("new");
         let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
-        let layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), Arc::new(Platform::new())));
+        let layer = Arc::new(ObjectLinkingLayer::new(
+            Arc::new(InProcessExecutor::new(memory.clone())),
+            Arc::new(Platform::new()),
+        ));
         let low = layer.low_addresses().clone();
         let process = ProcessSymbolsGenerator::new(Arc::new(symbols))
             .adjusted_by(move |name, definition| low.of_process(name, definition));

@@ -69,7 +69,7 @@ fn a_program_runs_in_every_code_model_and_at_every_level() {
                 let expected = 10 * 1_000_000 + 116 * 1000 + 41 + 3 + 1;
                 assert_eq!(program.call("run"), expected, "{tool:?} {flags:?}");
                 let unwinds = !flags.contains(&"-fno-asynchronous-unwind-tables");
-                assert_eq!(program.linked.unwind.is_some(), unwinds, "{tool:?} {flags:?}");
+                assert_eq!(program.linked.actions.unwind.is_some(), unwinds, "{tool:?} {flags:?}");
             }
         }
     }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use crate::function_unit::function_unit;
 use crate::link_support::*;
 use uruk_core::{ExecutionSession, ExecutorAddr};
-use uruk_pipeline::link::{LinkError, LinkOptions, ObjectLinkingLayer, elf};
+use uruk_pipeline::link::{LinkError, LinkOptions, elf};
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::ObjectBuffer;
 use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 
 /// Links `source` with `old` names called `new`.
 fn link_renamed(source: &str, names: &[(&str, &str)], externals: &Externals) -> Result<Program, LinkError> {
@@ -74,7 +76,7 @@ fn one_object_is_linked_under_several_names() {
                   unsigned long body(void) { return &is_last ? 1 : next() + 1; }";
     let object = compile(CC, "c", source, &["-fPIC"]);
     let memory = Arc::new(InProcessMemoryManager::new().expect("an address range"));
-    let layer = ObjectLinkingLayer::new(memory, Arc::new(Platform::new()));
+    let layer = ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), Arc::new(Platform::new()));
     let layer = Arc::new(layer.with_rename(|responsibility, name| {
         let promised = responsibility.symbols().keys().next().expect("one name");
         let number: u32 =

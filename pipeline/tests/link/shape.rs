@@ -106,7 +106,7 @@ fn definitions_say_what_they_are() {
 
 /// The functions of the unwind index, checked against the records it leads to.
 fn frames(program: &Program) -> Vec<(u64, u64)> {
-    let table = program.linked.unwind.as_ref().expect("unwind information");
+    let table = program.linked.actions.unwind.as_ref().expect("unwind information");
     let window = 1 << 16;
     let hdr_bytes = bytes_at(table.eh_frame_hdr, 12);
     let count = u32::from_le_bytes(hdr_bytes[8..12].try_into().expect("four bytes"));
@@ -114,7 +114,7 @@ fn frames(program: &Program) -> Vec<(u64, u64)> {
     let bases = BaseAddresses::default().set_eh_frame_hdr(table.eh_frame_hdr);
     let hdr = EhFrameHdr::new(&hdr_bytes, LittleEndian).parse(&bases, 8).expect("a valid index");
     let gimli::Pointer::Direct(start) = hdr.eh_frame_ptr() else { panic!("a direct pointer") };
-    let end = program.linked.alloc.address(1).value() + program.linked.sizes.read_only_bytes;
+    let end = program.code.address(1).value() + program.linked.sizes.read_only_bytes;
     let bytes = bytes_at(start, (end - start).min(window) as usize);
     let section = EhFrame::new(&bytes, LittleEndian);
     let bases = bases.set_eh_frame(start).set_text(table.code.start);
@@ -281,7 +281,7 @@ fn gigabytes_of_zeros_cost_nothing() {
     let program = link(&assemble(source), &Externals::new()).expect("links");
     assert_eq!(program.call("run") as u32, 1);
     assert_eq!(program.linked.sizes.zero_fill_bytes, 0x2_0000_0000 + 64);
-    assert!(program.linked.alloc.resident().data_bytes < 1 << 20);
+    assert!(program.code.resident().data_bytes < 1 << 20);
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_great_array_of_the_small_model_does_not_push_the_table_away() {
 #[test]
 fn an_object_without_anything_links() {
     let program = link(&assemble(""), &Externals::new()).expect("links");
-    assert!(program.definitions.is_empty() && program.linked.unwind.is_none());
+    assert!(program.definitions.is_empty() && program.linked.actions.unwind.is_none());
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use crate::link_support::*;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::{Link, LinkError, LinkOptions, TlsPlacement, elf};
+use uruk_pipeline::executor::{RuntimeEntries, TlsPlacement};
+use uruk_pipeline::link::{Link, LinkError, LinkOptions, elf};
 use uruk_pipeline::memory::InProcessMemoryManager;
 
 fn thread_local(address: u64) -> ExecutorSymbolDef {
@@ -41,8 +42,7 @@ fn a_definition_is_known_by_its_descriptor() {
         assert_eq!(word_at(program.address(name) + 8), MODULE.offset + offset, "{name}");
         assert!(program.definitions[name].flags.contains(SymbolFlags::THREAD_LOCAL));
     }
-    let (image, placement) = program.linked.tls.expect("an image");
-    assert_eq!(placement, MODULE);
+    let image = program.linked.actions.tls.expect("an image");
     assert_eq!((image.image_bytes, image.total_bytes, image.align), (16, 80, 64));
     assert_eq!(image.address.value() % 64, 0);
     assert_eq!((word_at(image.address.value()), word_at(image.address.value() + 8)), (11, 22));
@@ -121,7 +121,7 @@ fn a_module_is_placed_before_its_variables_are_announced() {
     let built = Link::new(graph, &LinkOptions::default()).expect("builds");
     let mut allocated = built.allocate(&memory).expect("fits");
     assert!(
-        allocated.tls_image().is_some_and(|image| image.total_bytes == 80)
+        allocated.tls_shape().is_some_and(|shape| shape.total_bytes == 80)
             && allocated.tls_descriptors().is_empty()
     );
     allocated.place_tls(TlsPlacement { module: 5, offset: 0x1000 });
@@ -129,10 +129,10 @@ fn a_module_is_placed_before_its_variables_are_announced() {
     let said = allocated.tls_descriptors();
     assert!(said.contains(&(second, TlsPlacement { module: 5, offset: 0x1008 })), "{said:?}");
     let environment = uruk_pipeline::link::LinkEnvironment::default();
-    let linked =
-        allocated.resolve(|_| None, environment).and_then(|link| link.fix()).expect("links").into_linked();
+    let (_memory, linked) =
+        allocated.resolve(|_| None, environment).and_then(|link| link.fix()).expect("links").into_parts();
     assert_eq!((word_at(second.value()), word_at(second.value() + 8)), (5, 0x1008));
-    assert_eq!(linked.tls.expect("an image").1.module, 5);
+    assert!(linked.actions.tls.is_some(), "an image");
 }
 
 #[test]
@@ -245,11 +245,15 @@ fn an_indirect_function_is_resolved_by_its_first_call() {
     let resolved = allocated.resolve(
         |_| None,
         uruk_pipeline::link::LinkEnvironment {
-            ifunc_thunk: ExecutorAddr::new(thunk.address("thunk")),
+            entries: RuntimeEntries {
+                ifunc_thunk: ExecutorAddr::new(thunk.address("thunk")),
+                ..RuntimeEntries::default()
+            },
             ..Default::default()
         },
     );
-    let _linked = resolved.and_then(|link| link.fix()).expect("links").into_linked();
+    let (filled, _) = resolved.and_then(|link| link.fix()).expect("links").into_parts();
+    let _code = filled.finalize().expect("memory can be protected");
     // SAFETY: the function has this signature, and its memory lives to the end of the test.
     let calls: extern "C" fn() -> u64 = unsafe { std::mem::transmute(calls.to_ptr::<u8>()) };
     assert_eq!(calls(), 1042);

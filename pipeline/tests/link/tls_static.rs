@@ -6,9 +6,9 @@
 
 use crate::link_support::*;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, TlsPlacement, elf};
-use uruk_pipeline::memory::InProcessMemoryManager;
-use uruk_pipeline::runtime::tls::{NotStatic, TlsResolvers};
+use uruk_pipeline::executor::{NotStatic, RuntimeEntries, TlsPlacement, TlsResolvers};
+use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, elf};
+use uruk_pipeline::memory::{FinalizedAlloc, InProcessMemoryManager};
 
 /// Where the tests' process side has the graph's own module, and a library's.
 const OWN: TlsPlacement = TlsPlacement { module: 1, offset: 0x40 };
@@ -62,17 +62,17 @@ fn link_at(own: TlsPlacement, source: &str) -> Result<Found, LinkError> {
             _ => None,
         },
         tls_distance: &distance,
-        tls_resolvers: RESOLVERS,
-        ..LinkEnvironment::default()
+        entries: RuntimeEntries { tls_resolvers: RESOLVERS, ..RuntimeEntries::default() },
     };
     let externals = externals();
-    let linked = link.resolve(|name| externals.get(name).copied(), environment)?.fix()?.into_linked();
-    Ok(Found { definitions, _linked: linked, _memory: memory })
+    let (filled, _) = link.resolve(|name| externals.get(name).copied(), environment)?.fix()?.into_parts();
+    let code = filled.finalize().expect("memory can be protected");
+    Ok(Found { definitions, _code: code, _memory: memory })
 }
 
 struct Found {
     definitions: std::collections::HashMap<String, u64>,
-    _linked: uruk_pipeline::link::Linked,
+    _code: FinalizedAlloc,
     _memory: InProcessMemoryManager,
 }
 
@@ -236,7 +236,7 @@ fn an_object_says_whether_it_needs_its_variables_at_a_fixed_distance() {
         let object = assemble(&format!("{VARIABLES}\n{source}").replace(".quad second@TPOFF", ""));
         let graph = elf::parse("needs.o", &object).expect("parses");
         let link = Link::new(graph, &LinkOptions::default()).and_then(|link| link.allocate(&memory));
-        link.expect("fits").needs_static_tls()
+        link.expect("fits").tls_shape().is_some_and(|shape| shape.needs_static)
     };
     assert!(needs("movq %fs:first@TPOFF, %rax") && needs("movq first@GOTTPOFF(%rip), %rax"));
     assert!(!needs("leaq first@TLSDESC(%rip), %rax") && !needs("movq library@GOTTPOFF(%rip), %rax"));

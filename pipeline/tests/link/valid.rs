@@ -14,12 +14,12 @@ fn a_function_without_bytes_links() {
         never: .cfi_startproc
         .cfi_endproc";
     let program = link(&assemble(source), &Externals::new()).expect("links");
-    assert!(program.definitions.contains_key("never") && program.linked.unwind.is_none());
+    assert!(program.definitions.contains_key("never") && program.linked.actions.unwind.is_none());
 
     let behind_another =
         format!("{source}\n.section .text.a, \"ax\"\nother: .cfi_startproc\n ret\n.cfi_endproc");
     let program = link(&assemble(&behind_another), &Externals::new()).expect("links");
-    assert!(program.linked.unwind.is_some());
+    assert!(program.linked.actions.unwind.is_some());
 }
 
 /// Assembly names places before and behind a section, as bases of tables. Such a symbol was refused.

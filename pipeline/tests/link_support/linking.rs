@@ -8,12 +8,13 @@ use uruk_core::{
     MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ResourceTracker,
     SearchOrder, SymbolName,
 };
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::UnitTraits;
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 
 use super::{CC, chain, compile};
 
@@ -35,7 +36,10 @@ impl Linking {
         let dylib = session.create_jit_dylib("main").expect("new");
         let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
         let platform = Arc::new(Platform::new());
-        let layer = Arc::new(ObjectLinkingLayer::new(memory.clone(), platform.clone()));
+        let layer = Arc::new(ObjectLinkingLayer::new(
+            Arc::new(InProcessExecutor::new(memory.clone())),
+            platform.clone(),
+        ));
         Self { session, dylib, layer, memory, platform }
     }
 

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::{
-    Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, Resolved, TlsPlacement, elf,
-};
-use uruk_pipeline::memory::InProcessMemoryManager;
+use uruk_pipeline::executor::{RuntimeEntries, TlsPlacement};
+use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked, Resolved, elf};
+use uruk_pipeline::memory::{FinalizedAlloc, InProcessMemoryManager};
 
 /// An error with all that lies behind it.
 pub(crate) fn chain(error: &dyn Error) -> String {
@@ -75,6 +74,8 @@ pub(crate) fn external(address: u64) -> ExecutorSymbolDef {
 /// The result of a link, with the address of every definition.
 pub(crate) struct Program {
     pub(crate) linked: Linked,
+    /// Its memory.
+    pub(crate) code: FinalizedAlloc,
     pub(crate) definitions: HashMap<String, ExecutorSymbolDef>,
     _memory: Arc<InProcessMemoryManager>,
 }
@@ -133,7 +134,9 @@ pub(crate) fn link_graph(
     let definitions =
         allocated.definitions().map(|(name, definition)| (name.to_owned(), definition)).collect();
     let resolved = resolve(allocated, externals)?;
-    Ok(Program { linked: resolved.fix()?.into_linked(), definitions, _memory: memory })
+    let (filled, linked) = resolved.fix()?.into_parts();
+    let code = filled.finalize().expect("memory can be protected");
+    Ok(Program { linked, code, definitions, _memory: memory })
 }
 
 pub(crate) fn resolve(
@@ -145,7 +148,7 @@ pub(crate) fn resolve(
         tls_placement: &|address| {
             (address.value() == 0x5000).then_some(TlsPlacement { offset: 0x40, ..MODULE })
         },
-        ifunc_thunk: ExecutorAddr::new(THUNK),
+        entries: RuntimeEntries { ifunc_thunk: ExecutorAddr::new(THUNK), ..RuntimeEntries::default() },
         ..LinkEnvironment::default()
     };
     allocated.resolve(|name| externals.get(name).copied(), environment)

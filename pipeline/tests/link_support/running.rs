@@ -1,22 +1,19 @@
 //! Several objects linked as a session would link them, with the process side's help, and started.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef};
-use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, Linked, TlsPlacement, elf};
+use uruk_pipeline::executor::{Executor, Published};
+use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkOptions, elf};
 use uruk_pipeline::memory::{MemoryManager, MemoryUsage};
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::{ProcessSymbols, jit_overrides};
-use uruk_pipeline::runtime::tls::TlsModule;
-use uruk_pipeline::runtime::unwind::UnwindRegistration;
-use uruk_pipeline::runtime::{ifunc, tls, unwind};
 
-/// Fields are dropped in order: code without its registrations can no longer be found.
 pub(crate) struct Running {
     definitions: HashMap<String, ExecutorSymbolDef>,
-    _unwind: Vec<UnwindRegistration>,
-    _modules: Vec<TlsModule>,
-    _linked: Vec<Linked>,
-    memory: Box<dyn MemoryManager>,
+    _code: Vec<Box<dyn Published>>,
+    memory: Arc<dyn MemoryManager>,
 }
 
 impl Running {
@@ -38,6 +35,8 @@ pub(crate) fn start_in(
     process: &ProcessSymbols,
     objects: &[Vec<u8>],
 ) -> Result<Running, LinkError> {
+    let memory: Arc<dyn MemoryManager> = memory.into();
+    let executor = InProcessExecutor::new(memory.clone());
     let overrides: HashMap<_, _> = jit_overrides().into_iter().collect();
     let mut definitions: HashMap<String, ExecutorSymbolDef> = HashMap::new();
     let mut allocated = Vec::new();
@@ -49,36 +48,23 @@ pub(crate) fn start_in(
         definitions.extend(link.definitions().map(|(name, definition)| (name.to_owned(), definition)));
         allocated.push(link);
     }
-    let mut modules = Vec::new();
-    let mut linked = Vec::new();
+    let (mut code, mut initializers) = (Vec::new(), Vec::new());
     for mut link in allocated {
-        if let Some(image) = link.tls_image() {
-            let module = tls::register_module(
-                image.image_bytes as usize,
-                image.total_bytes as usize,
-                image.align as usize,
-            );
-            let module = module.expect("a module");
-            module.initialize(image.address); // No thread looks at it before all is linked.
-            link.place_tls(TlsPlacement { module: module.id(), offset: 0 });
-            modules.push(module);
+        let reservation = link.tls_shape().map(|shape| executor.place_tls(shape).expect("a module"));
+        if let Some(reservation) = &reservation {
+            link.place_tls(reservation.placement());
         }
-        let environment = LinkEnvironment { ifunc_thunk: ifunc::lazy_thunk(), ..LinkEnvironment::default() };
+        let environment = LinkEnvironment { entries: executor.entries(), ..LinkEnvironment::default() };
         let find = |name: &str| {
             let known = definitions.get(name).or_else(|| overrides.get(name)).copied();
             known.or_else(|| process.lookup(name))
         };
-        linked.push(link.resolve(find, environment)?.fix()?.into_linked());
+        let (filled, linked) = link.resolve(find, environment)?.fix()?.into_parts();
+        code.push(executor.publish(filled, reservation, linked.actions).expect("the process takes it"));
+        initializers.extend(linked.initializers.into_iter().flat_map(|object| object.initializers));
     }
-    let tables = linked.iter().filter_map(|linked| linked.unwind.clone());
-    let unwind =
-        tables.map(|table| unwind::register(table.code, table.eh_frame_hdr).expect("registers")).collect();
-    for (_, initializer) in
-        linked.iter().flat_map(|linked| &linked.initializers).flat_map(|object| &object.initializers)
-    {
-        call_initializer(*initializer);
-    }
-    Ok(Running { definitions, _unwind: unwind, _modules: modules, _linked: linked, memory })
+    initializers.into_iter().for_each(|(_, initializer)| call_initializer(initializer));
+    Ok(Running { definitions, _code: code, memory })
 }
 
 fn call_initializer(function: ExecutorAddr) {

@@ -6,11 +6,12 @@ use std::thread::JoinHandle;
 
 use super::link_support::chain;
 use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupError, ResourceTracker, SearchOrder};
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::ObjectLayer;
 use uruk_pipeline::object::{ObjectBuffer, ObjectMaterializationUnit};
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
 pub(crate) type Function = extern "C" fn() -> u64;
@@ -41,8 +42,10 @@ impl Linking {
         libraries.add_generator(Arc::new(generator));
         dylib.add_to_link_order(&libraries, JitDylibLookupFlags::MatchExportedSymbolsOnly).expect("no cycle");
         let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
-        let layer: Arc<dyn ObjectLayer> =
-            Arc::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+        let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(
+            Arc::new(InProcessExecutor::new(memory)),
+            Arc::new(Platform::new()),
+        ));
         Self { session, dylib, layer, libraries: process }
     }
 

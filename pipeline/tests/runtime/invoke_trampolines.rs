@@ -9,9 +9,10 @@ use uruk_core::{
 use uruk_pipeline::invoke::{
     BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, TrampolineError, ValueType,
 };
-use uruk_pipeline::link::ObjectLinkingLayer;
+use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::platform::Platform;
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 
 type Instance = Arc<CodeInstance<ExecutorAddr>>;
 
@@ -65,7 +66,8 @@ impl Stage {
         let session = ExecutionSession::new();
         let dylib = session.create_jit_dylib("main").expect("new");
         let memory = Arc::new(InProcessMemoryManager::new().expect("an address range"));
-        let layer = ObjectLinkingLayer::new(memory, Arc::new(Platform::new()));
+        let layer =
+            ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), Arc::new(Platform::new()));
         Self { session, dylib, trampolines: InvokeTrampolines::new(layer) }
     }
 

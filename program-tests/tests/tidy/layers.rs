@@ -26,15 +26,17 @@ const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs"
 const ROOT: &str = "core/src/protocol/";
 
 /// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
-const PIPELINE: [&str; 12] = [
+const PIPELINE: [&str; 14] = [
     "arch",     // relocations, instructions, templates of code
     "memory",   // pages, and views of them
-    "runtime",  // the C library and libgcc, in their own terms
+    "executor", // the door to the place where code runs: a trait, and data
+    "runtime",  // this process as that place: the C library and libgcc, in their own terms
     "guard",    // threads that say what they may be running
     "object",   // files before they are linked
     "platform", // files of a program, and what they run at start and end
     "cache",    // objects that were compiled before
-    "link",     // objects become code
+    "link",     // objects become bytes at addresses
+    "linking",  // links and the session
     "invoke",   // trampolines between calling conventions
     "tiers",    // which functions are compiled again, and when
     "lazy",     // functions that are compiled when they are called

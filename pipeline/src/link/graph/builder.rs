@@ -12,7 +12,7 @@ use crate::link::error::{LinkError, Site};
 
 /// Builds a [`LinkGraph`] from bytes that a compiler has in memory.
 ///
-/// [`ObjectLinkingLayer::emit_graph`](crate::link::ObjectLinkingLayer::emit_graph) links the result.
+/// [`ObjectLinkingLayer::emit_graph`](crate::linking::ObjectLinkingLayer::emit_graph) links the result.
 ///
 /// A *block* is a run of bytes that is kept as a whole: mostly one function or one variable. An *edge* is a field of a block that the
 /// linker computes from the address of a symbol. Exceptions pass through code that has an [unwind table](Self::unwind_table).

@@ -24,15 +24,14 @@ mod owners;
 mod table;
 
 use std::ffi::{c_int, c_void};
-use std::ops::Range;
 use std::ptr;
 use std::sync::Weak;
 
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, RemovalNumber};
 
-use super::array_function::ArrayFunction;
 use super::{entry, forks, loaded};
+use crate::executor::{ArrayFunction, CodeExtent, CodeNumber, Home};
 use crate::memory::StaticForkLock;
 pub(crate) use owners::{CodeKeeper, Kept};
 use table::{Entry, Key, Scope, Table, run_all};
@@ -41,46 +40,6 @@ pub(in crate::runtime) use owners::Pin;
 
 /// Held for operations on the table; over a whole `fork`. Never while anything of the table runs.
 pub(in crate::runtime) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
-
-/// Tells pieces of linked code apart. None comes twice in a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct CodeNumber(u64);
-
-/// Stands for a dylib. Its code ends together, when the dylib is deinitialised.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Home(Arc<()>);
-
-impl Home {
-    /// A handle that does not keep the home.
-    pub(crate) fn downgrade(&self) -> WeakHome {
-        WeakHome(Arc::downgrade(&self.0))
-    }
-}
-
-impl PartialEq for Home {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-/// A home, as long as there is code of it.
-#[derive(Clone, Debug)]
-pub(crate) struct WeakHome(Weak<()>);
-
-impl WeakHome {
-    pub(crate) fn upgrade(&self) -> Option<Home> {
-        self.0.upgrade().map(Home)
-    }
-}
-
-/// The dylib and the addresses of a piece of linked code.
-#[derive(Debug)]
-pub(crate) struct CodeExtent {
-    /// The dylib it is part of.
-    pub(crate) home: Home,
-    /// Where it lies, its data included.
-    pub(crate) ranges: Box<[Range<u64>]>,
-}
 
 /// A piece of linked code that will end. Dropping it runs what is left of its functions and forgets the code: it goes before the
 /// memory.

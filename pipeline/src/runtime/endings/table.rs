@@ -14,7 +14,7 @@ use uruk_core::sync::weakened;
 
 use super::owners::{Kept, Owner, Owners};
 use super::{Call, CodeExtent, CodeNumber, Home};
-use crate::runtime::array_function::ArrayFunction;
+use crate::executor::ArrayFunction;
 
 /// Where a function stands: the greatest key runs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -29,11 +29,6 @@ impl KnownEntry {
         ENTRIES.lock().insert(address);
         Ok(Self(address))
     }
-
-    /// Where it is.
-    pub(crate) fn address(&self) -> ExecutorAddr {
-        self.0
-    }
 }
 
 impl Drop for KnownEntry {

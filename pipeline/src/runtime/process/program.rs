@@ -27,7 +27,7 @@ use super::overrides::told_to_libraries;
 use super::stand_in::{StandIn, base_of};
 use super::{ProcessSymbols, is_allocation_function};
 use crate::arch::SlotKind;
-use crate::runtime::array_function::ArrayFunction;
+use crate::executor::ArrayFunction;
 use crate::runtime::loaded::{Slot, for_each_object};
 
 /// Libraries that were loaded for the program.

@@ -6,63 +6,14 @@
 //! a thread that has touched nothing yet: there a block that is allocated on demand does not exist.
 
 use std::ffi::{c_int, c_void};
-use std::{fmt, io};
 
 use rustc_hash::FxHashMap;
 use uruk_core::sync::thread;
 
 use super::registry::{FIXED, OURS};
 use super::{TlsIndex, reserve};
+use crate::executor::NotStatic;
 use crate::memory::StaticForkLock;
-
-/// Why a variable is not at the same distance from the thread pointer on every thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum NotStatic {
-    /// Its object's block is allocated for each thread when that first touches it, as there is no reserve in this process.
-    NoReserve,
-    /// As [`NotStatic::NoReserve`], because the object's variables did not fit into the reserve.
-    ReserveFull {
-        /// How much of the reserve is free.
-        free_bytes: usize,
-        /// How large the reserve is.
-        reserve_bytes: usize,
-    },
-    /// It is a library's that was loaded when the process ran already.
-    LoadedLater,
-    /// It is a library's, and the thread on which that could be found out was refused.
-    NoThread {
-        /// The system's error number.
-        code: c_int,
-    },
-    /// Its owner is not known.
-    Unknown,
-}
-
-impl fmt::Display for NotStatic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoReserve => f.write_str(
-                "this process keeps no room for it at such a distance (the `uruk` command does; see `export_tls_reserve!`)",
-            ),
-            Self::ReserveFull { free_bytes, reserve_bytes } => write!(
-                f,
-                "the object that defines it found no room in the reserve for that, of whose {reserve_bytes} bytes \
-                 {free_bytes} are free (half of it is kept for objects that use such distances themselves)"
-            ),
-            Self::LoadedLater => {
-                f.write_str("it belongs to a library that was loaded when the process ran already")
-            }
-            Self::NoThread { code } => write!(
-                f,
-                "it belongs to a library, and the thread that would show whether it is at such a distance was refused: {}; \
-                 end other threads, or allow the process more",
-                io::Error::from_raw_os_error(*code)
-            ),
-            Self::Unknown => f.write_str("nobody knows the module that it belongs to"),
-        }
-    }
-}
 
 /// How far from the thread pointer the variable is, on every thread there is and will be. Below it, so the answer is negative.
 ///

@@ -28,17 +28,16 @@ mod resolvers;
 mod table;
 
 use std::alloc::Layout;
-use std::ffi::c_int;
-use std::{fmt, io};
+use std::fmt;
 
 use uruk_core::ExecutorAddr;
 
 use super::forks;
 
-pub use distance::{NotStatic, distance_from_thread_pointer};
+pub use crate::executor::{NotStatic, TlsError, TlsResolvers};
+pub use distance::distance_from_thread_pointer;
 pub use library::{library_variable, library_variable_descriptor, variable_of_descriptor};
 pub use reserve::{RESERVE_ALIGN, RESERVE_BYTES, ReservedTls, offer_reserve, reserve};
-pub use resolvers::TlsResolvers;
 pub(crate) use table::SignalsBlocked;
 
 /// The argument of `__tls_get_addr`; the layout is the ABI's.
@@ -160,34 +159,4 @@ impl fmt::Debug for TlsModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TlsModule({:#x})", self.id)
     }
-}
-
-/// Why a module could not get a number.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// The sizes contradict each other.
-    #[error(
-        "invalid thread-local image: {image_bytes} bytes of contents in a block of {total_bytes}, alignment {align}"
-    )]
-    Invalid {
-        /// Bytes of contents.
-        image_bytes: usize,
-        /// Bytes of the block.
-        total_bytes: usize,
-        /// Its alignment.
-        align: usize,
-    },
-    /// The system has no room to note what forks have to do.
-    #[error("cannot register what has to be done when the process forks: {}", io::Error::from_raw_os_error(*code))]
-    Watch {
-        /// Its error number.
-        code: c_int,
-    },
-    /// Every slot is taken.
-    #[error("{limit} modules with thread-local variables are alive; no more are possible")]
-    Exhausted {
-        /// How many there can be.
-        limit: usize,
-    },
 }

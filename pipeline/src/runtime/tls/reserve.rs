@@ -27,8 +27,9 @@ use rustc_hash::FxHashSet;
 use uruk_core::ExecutorAddr;
 
 use super::TlsIndex;
-use super::distance::{NotStatic, thread_pointer};
+use super::distance::thread_pointer;
 use super::registry::FIXED;
+use crate::executor::NotStatic;
 use crate::memory::{HeldOverForks as _, StaticForkLock};
 use crate::runtime::forks;
 

@@ -15,18 +15,8 @@
 use uruk_core::ExecutorAddr;
 
 use super::table::tls_get_addr;
+use crate::executor::TlsResolvers;
 use crate::runtime::registers::{self, uruk_call_keeping_vectors};
-
-/// The functions behind TLS descriptors, for linked code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TlsResolvers {
-    /// For variables at the same distance on every thread.
-    pub fixed: ExecutorAddr,
-    /// For all others.
-    pub dynamic: ExecutorAddr,
-    /// For weak references to nothing.
-    pub absent: ExecutorAddr,
-}
 
 impl TlsResolvers {
     /// Those of this process.

@@ -67,9 +67,6 @@ pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistratio
     Ok(registration)
 }
 
-/// Bytes at the start of linked code, before the first function, that may be read.
-pub(crate) const BEFORE_CODE_BYTES: u64 = 16;
-
 /// The same for stubs of ours, which are known as such from then on.
 pub(crate) fn register_stubs(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistration, UnwindError> {
     let registration = register(code.clone(), eh_frame_hdr)?;

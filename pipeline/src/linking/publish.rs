@@ -20,11 +20,12 @@ use uruk_core::{
 };
 
 use super::code::Code;
-use super::graph::SymbolId;
-use super::merge::References;
 use super::share::{Owned, Share};
-use super::{Allocated, Link};
-use crate::platform::{Initializers, Platform};
+use crate::executor::Initializers;
+use crate::link::graph::SymbolId;
+use crate::link::merge::References;
+use crate::link::{Allocated, Link};
+use crate::platform::Platform;
 
 /// An object whose addresses the session knows.
 pub(super) struct Announced<D = ResolvedResponsibility> {

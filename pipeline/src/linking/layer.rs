@@ -19,25 +19,21 @@ use uruk_core::{
     MaterializationResponsibility, Resource, SymbolLookupFlags, SymbolName,
 };
 
-use super::code::{Code, CodeMap, CodeRemoval, HeldCode, KeepAlive, Stubs};
-use super::elf::CloseReferences;
-use super::graph::{Binding, LinkGraph, Location, SymbolId};
+use super::code::{Code, CodeMap, CodeRemoval, HeldCode, KeepAlive, StubTargets, Stubs};
 use super::low::LowAddresses;
-use super::placements::{PlacedTls, TlsPlacements};
+use super::placements::{NotedTls, TlsPlacements};
 use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::share::{LinkedCode, remove_resource};
-use super::{Allocated, Link, LinkEnvironment, LinkError, LinkOptions, parts};
+use crate::executor::{CodeExtent, Executor, PublishError, TlsReservation};
 use crate::guard::GuardDomain;
-use crate::memory::{MemoryError, MemoryManager};
+use crate::link::elf::CloseReferences;
+use crate::link::graph::{Binding, Location, SymbolId};
+use crate::link::{Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, parts};
 use crate::object::{ObjectBuffer, ObjectLayer};
 use crate::platform::Platform;
 use crate::platform::section_groups::Part;
-use crate::runtime::endings::{CodeExtent, Ending};
-use crate::runtime::tls::{TlsResolvers, distance_from_thread_pointer};
-use crate::runtime::unwind::UnwindError;
-use crate::runtime::{ifunc, unwind};
 
-/// Links objects into this process.
+/// Links objects into the place where an [`Executor`] has them run.
 ///
 /// # Concurrency
 /// [`ObjectLayer::emit`] may be called from any number of threads at once; objects are linked
@@ -53,7 +49,8 @@ use crate::runtime::{ifunc, unwind};
 /// use uruk_core::{ExecutionSession, LookupRequest, LookupSet};
 /// # use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
 /// use uruk_pipeline::object::ObjectLayer;
-/// use uruk_pipeline::link::ObjectLinkingLayer;
+/// use uruk_pipeline::linking::ObjectLinkingLayer;
+/// use uruk_pipeline::runtime::in_process::InProcessExecutor;
 /// use uruk_pipeline::memory::InProcessMemoryManager;
 /// use uruk_pipeline::object::{ObjectBuffer, define_object};
 /// use uruk_pipeline::platform::Platform;
@@ -61,7 +58,7 @@ use crate::runtime::{ifunc, unwind};
 /// # let source = ObjectBuffer::new("answer.o", "define i64 @answer() { ret i64 42 }".as_bytes());
 /// # let object = IrCompiler::host(OptimizationLevel::O2)?.compile(ThreadSafeModule::parse(&source)?)?;
 /// let memory = Arc::new(InProcessMemoryManager::new()?);
-/// let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(memory, Arc::new(Platform::new())));
+/// let layer: Arc<dyn ObjectLayer> = Arc::new(ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory)), Arc::new(Platform::new())));
 /// let session = ExecutionSession::new();
 /// let main = session.create_jit_dylib("main")?;
 /// define_object(&main, &layer, object)?; // Of any compiler; here it defines `answer`.
@@ -74,7 +71,7 @@ use crate::runtime::{ifunc, unwind};
 /// ORC: `ObjectLinkingLayer`.
 #[derive(Clone)]
 pub struct ObjectLinkingLayer {
-    memory: Arc<dyn MemoryManager>,
+    executor: Arc<dyn Executor>,
     platform: Arc<Platform>,
     placements: Arc<TlsPlacements>,
     low: Arc<LowAddresses>,
@@ -87,16 +84,16 @@ type RenameOfUnit = dyn Fn(&MaterializationResponsibility, &str) -> Option<Box<s
 
 /// An object on its way: laid out, not yet fixed up.
 struct Placed {
-    tls: Option<PlacedTls>, // Before the memory that it describes.
+    tls: Option<(TlsReservation, NotedTls)>,
     link: Link<Allocated>,
     stubs: Option<Stubs>,
 }
 
 impl ObjectLinkingLayer {
-    /// A layer that places code in `memory` and tells `platform` about initialisers.
-    pub fn new(memory: Arc<dyn MemoryManager>, platform: Arc<Platform>) -> Self {
-        let low = Arc::new(LowAddresses::new(memory.clone()));
-        Self { memory, platform, placements: Arc::default(), low, code: Arc::default(), rename: None }
+    /// A layer that has code run where `executor` says, and tells `platform` about initialisers.
+    pub fn new(executor: Arc<dyn Executor>, platform: Arc<Platform>) -> Self {
+        let low = Arc::new(LowAddresses::new(executor.clone()));
+        Self { executor, platform, placements: Arc::default(), low, code: Arc::default(), rename: None }
     }
 
     /// Has the names of each object looked up in `rename` before it is linked. `rename` gives the name in the program of a name that is
@@ -175,7 +172,7 @@ impl ObjectLinkingLayer {
     }
 
     /// The same, without what is behind `stubs`, whose holders hold it. Nothing if the process is the program's: code stays to the end.
-    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &super::StubTargets) -> Option<HeldCode> {
+    pub(crate) fn hold_before(&self, address: ExecutorAddr, stubs: &StubTargets) -> Option<HeldCode> {
         if self.is_of_process() { None } else { self.code.hold_before(address, stubs) }
     }
 
@@ -278,12 +275,12 @@ impl ObjectLinkingLayer {
             is_wanted_low: self.low.is_needed().then_some(&is_wanted_low),
             ..LinkOptions::default()
         };
-        let mut link = Link::new(graph, &options)?.allocate(&*self.memory)?;
-        let tls = self.placements.place(&mut link)?;
+        let mut link = Link::new(graph, &options)?.allocate(self.executor.memory())?;
+        let tls = self.placements.place(&mut link, &*self.executor)?;
         Ok(Placed { tls, link, stubs })
     }
 
-    /// Resolves, fixes up, finalizes, and makes the code known to the unwinder; it can run afterwards, once what it needs can.
+    /// Resolves, fixes up, and publishes; the code can run afterwards, once what it needs can.
     /// Gives what each object wants to be run.
     fn complete(
         &self,
@@ -292,17 +289,19 @@ impl ObjectLinkingLayer {
         dylib: &JitDylib,
     ) -> Result<(Arc<Code>, Vec<Functions>), Failed> {
         let environment = LinkEnvironment {
-            tls_placement: &|descriptor| self.placements.get(descriptor),
-            tls_distance: &|variable| distance_from_thread_pointer(variable.into()),
-            tls_resolvers: TlsResolvers::of_process(),
-            ifunc_thunk: ifunc::lazy_thunk(),
+            tls_placement: &|descriptor| {
+                self.placements.get(descriptor).or_else(|| self.executor.tls_placement(descriptor))
+            },
+            tls_distance: &|variable| self.executor.tls_distance(variable),
+            entries: self.executor.entries(),
         };
         let Placed { tls, link, stubs } = placed;
         let definition = |name: &str| found.get(&dylib.session().intern(name));
         let mut low_entries = HashMap::new();
         for name in link.low_externals() {
             if let Some(function) = definition(name)
-                && let Some(entry) = self.low.entry_of(&function).map_err(no_low_memory)?
+                && let Some(entry) =
+                    self.low.entry_of(&function).map_err(|error| refused(error, LOW_ENTRIES))?
             {
                 low_entries.insert(Box::<str>::from(name), entry);
             }
@@ -320,11 +319,7 @@ impl ObjectLinkingLayer {
             Some(ExecutorSymbolDef { address, ..found })
         };
         let objects = link.graph().objects.len();
-        let linked = link.resolve(find, environment)?.fix()?.into_linked();
-        let tls = tls; // So that it goes first if what follows fails: threads copy the image until then.
-        if let (Some(placed), Some((image, _))) = (&tls, linked.tls) {
-            placed.initialize(image);
-        }
+        let (memory, linked) = link.resolve(find, environment)?.fix()?.into_parts();
         let mut functions: Vec<_> = (0..objects).map(|_| Functions::default()).collect();
         for (object, initializers) in functions.iter_mut().zip(linked.initializers) {
             object.initializers = initializers;
@@ -332,15 +327,15 @@ impl ObjectLinkingLayer {
         for (object, descriptor) in linked.indirect_functions {
             functions[object.index()].indirect.push(descriptor);
         }
-        let register = if stubs.is_some() { unwind::register_stubs } else { unwind::register };
-        let table = linked.unwind.map(|table| register(table.code, table.eh_frame_hdr));
+        let mut actions = linked.actions;
+        actions.is_stubs = stubs.is_some();
         let extent = |home| CodeExtent { home, ranges: linked.ranges.clone() };
-        let ending = self.platform.home(dylib).map(|home| Ending::new(extent(home)));
+        actions.end = self.platform.home(dylib).map(extent);
+        let (reservation, noted) = tls.unzip();
+        let published = self.executor.publish(memory, reservation, actions);
         let code = LinkedCode {
-            ending: ending.transpose().map_err(|code| UnwindError::Watch { code })?,
-            _unwind: table.transpose()?,
-            _tls: tls,
-            _memory: Some(linked.alloc),
+            _tls: noted,
+            published: published.map_err(|error| refused(error, &linked.name))?,
             _low_entries: low_entries.into_values().collect(),
         };
         let code = Code::new(code, linked.ranges, refers_to.into(), stubs, &self.code);
@@ -429,12 +424,19 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
         .collect()
 }
 
-fn no_low_memory(source: MemoryError) -> LinkError {
-    LinkError::Memory { object: "entries of functions below 2 GiB".into(), source }
-}
+/// The name under which errors speak of entries of functions.
+const LOW_ENTRIES: &str = "entries of functions below 2 GiB";
 
 /// Why a link failed: the original error, so that a handler can ask for its type.
 type Failed = Box<dyn Error + Send + Sync>;
+
+/// The cause for which the place refused the code of `object`.
+fn refused(error: PublishError, object: &str) -> Failed {
+    match error {
+        PublishError::Memory(source) => LinkError::Memory { object: object.into(), source }.into(),
+        PublishError::Action(cause) => cause,
+    }
+}
 
 /// The error of the lookup of references. If symbols are missing, with the places that refer to them.
 fn told_where(link: &Link<Allocated>, error: LookupError) -> Failed {

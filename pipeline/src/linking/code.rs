@@ -29,9 +29,10 @@ use uruk_core::sync::{Arc, Mutex, Weak, weakened};
 use uruk_core::{ExecutorAddr, RemovalNumber};
 
 use super::share::LinkedCode;
+use crate::executor::CodeNumber;
 use crate::guard::GuardDomain;
 use crate::runtime::call_through::KeepsCode;
-use crate::runtime::endings::{self, CodeKeeper, CodeNumber, Ending};
+use crate::runtime::endings::{self, CodeKeeper};
 
 /// A value that is dropped after the code.
 pub type KeepAlive = Arc<dyn Any + Send + Sync>;
@@ -113,7 +114,7 @@ impl Code {
         stubs: Option<Stubs>,
         known: &Arc<CodeMap>,
     ) -> Arc<Self> {
-        let number = mapped.ending.as_ref().map(Ending::number);
+        let number = mapped.published.number();
         let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
         let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), stubs, mapped, after });
         let mut map = known.by_address.lock();
@@ -341,12 +342,24 @@ impl fmt::Debug for HeldCode {
 #[cfg(all(test, not(uruk_loom)))]
 mod tests {
     use super::*;
+    use crate::executor::Published;
+
+    struct Nothing;
+
+    impl Published for Nothing {
+        fn number(&self) -> Option<CodeNumber> {
+            None
+        }
+
+        fn address(&self, _: usize) -> ExecutorAddr {
+            ExecutorAddr::NULL
+        }
+    }
 
     fn code(known: &Arc<CodeMap>, ranges: &[(u64, u64)], refers_to: &[u64]) -> Arc<Code> {
         let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
         let refers_to = refers_to.iter().map(|&address| ExecutorAddr::new(address)).collect();
-        let nothing =
-            LinkedCode { ending: None, _unwind: None, _tls: None, _memory: None, _low_entries: Vec::new() };
+        let nothing = LinkedCode { published: Box::new(Nothing), _tls: None, _low_entries: Vec::new() };
         Code::new(nothing, ranges, refers_to, None, known)
     }
 

@@ -20,21 +20,16 @@ use uruk_core::{RemovalNumber, Resource};
 
 use super::code::{Code, CodeRemoval};
 use super::low::LowEntry;
-use super::placements::PlacedTls;
-use crate::memory::FinalizedAlloc;
+use super::placements::NotedTls;
+use crate::executor::{CodeNumber, Published};
 use crate::platform::Recorded;
-use crate::runtime::endings::{self, CodeNumber, Ending};
-use crate::runtime::unwind::UnwindRegistration;
+use crate::runtime::endings;
 
-/// The resources of the objects of one link. Fields drop in order: first the code comes to its end, then it can no longer be found, then
-/// its memory goes.
+/// The resources of the objects of one link. Fields drop in order: first the code comes to its end and its memory goes, then what it
+/// called.
 pub(super) struct LinkedCode {
-    /// `None` for code that is there until the process ends.
-    pub(super) ending: Option<Ending>,
-    pub(super) _unwind: Option<UnwindRegistration>,
-    pub(super) _tls: Option<PlacedTls>,
-    /// Always there, except in tests.
-    pub(super) _memory: Option<FinalizedAlloc>,
+    pub(super) _tls: Option<NotedTls>,
+    pub(super) published: Box<dyn Published>,
     pub(super) _low_entries: Vec<Arc<LowEntry>>,
 }
 
