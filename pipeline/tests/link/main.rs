@@ -11,6 +11,8 @@ mod function_unit;
 mod layers;
 #[path = "../link_support/mod.rs"]
 mod link_support;
+#[path = "../link_support/other_process.rs"]
+mod other_place;
 #[path = "../link_support/running.rs"]
 mod running;
 #[path = "../support/mod.rs"]
@@ -27,6 +29,7 @@ mod hostile;
 mod huge;
 mod low;
 mod objects;
+mod other_process;
 mod process;
 mod programs;
 mod proportion;

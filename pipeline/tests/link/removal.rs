@@ -4,7 +4,6 @@
 
 use crate::link_support::linking::{Answer, Linking, Parked, go_on, take};
 use uruk_core::{ResourceTracker, shared_error};
-use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::{ifunc, unwind};
 
 /// Objects whose traces in the process are counted.

@@ -8,6 +8,7 @@ use uruk_core::{
     MaterializationInterface, MaterializationResponsibility, MaterializationUnit, ResourceTracker,
     SearchOrder, SymbolName,
 };
+use uruk_pipeline::executor::Executor;
 use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::ObjectLayer;
@@ -26,26 +27,36 @@ pub(crate) struct Linking {
     pub(crate) session: ExecutionSession,
     pub(crate) dylib: JitDylib,
     pub(crate) layer: Arc<dyn ObjectLayer>,
-    pub(crate) memory: Arc<InProcessMemoryManager>,
+    pub(crate) memory: Arc<dyn MemoryManager>,
     pub(crate) platform: Arc<Platform>,
 }
 
 impl Linking {
     pub(crate) fn new() -> Self {
+        let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
+        let executor = Arc::new(InProcessExecutor::new(memory.clone()));
+        Self::for_executor(executor, memory, Platform::new())
+    }
+
+    /// A session whose objects run where `executor` says.
+    pub(crate) fn for_executor(
+        executor: Arc<dyn Executor>,
+        memory: Arc<dyn MemoryManager>,
+        platform: Platform,
+    ) -> Self {
         let session = ExecutionSession::new();
         let dylib = session.create_jit_dylib("main").expect("new");
-        let memory = Arc::new(InProcessMemoryManager::new().expect("address space"));
-        let platform = Arc::new(Platform::new());
-        let layer = Arc::new(ObjectLinkingLayer::new(
-            Arc::new(InProcessExecutor::new(memory.clone())),
-            platform.clone(),
-        ));
+        let platform = Arc::new(platform);
+        let layer = Arc::new(ObjectLinkingLayer::new(executor, platform.clone()));
         Self { session, dylib, layer, memory, platform }
     }
 
     /// An object made of `source`.
     pub(crate) fn unit(&self, name: &str, source: &str) -> ObjectMaterializationUnit {
-        let object = ObjectBuffer::new(name, compile(CC, "c", source, &["-fPIC", "-funwind-tables"]));
+        self.unit_of(ObjectBuffer::new(name, compile(CC, "c", source, &["-fPIC", "-funwind-tables"])))
+    }
+
+    pub(crate) fn unit_of(&self, object: ObjectBuffer) -> ObjectMaterializationUnit {
         ObjectMaterializationUnit::new(&self.session, self.layer.clone(), object).expect("an object")
     }
 
