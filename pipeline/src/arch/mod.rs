@@ -59,6 +59,8 @@ questions! {
     /// # Errors
     /// [`Overflow`] if the value does not fit; nothing is written then.
     fn encode(kind: EdgeKind, operands: &Operands, field: &mut [u8]) -> Result<(), Overflow>;
+    /// The value of the field of an edge, before it is stored.
+    fn value(kind: EdgeKind, operands: &Operands) -> i64;
 
     /// The kind of a full pointer in data.
     fn pointer() -> EdgeKind;

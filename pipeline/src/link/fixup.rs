@@ -10,6 +10,7 @@ use super::graph::{BlockId, Edge, Location};
 use super::initializers;
 use super::layout::Segment;
 use super::placed::Placed;
+use super::rebase::{Notes, RebaseTarget, Rebases, TlsFact};
 use super::resolution::Resolution;
 use super::tables;
 use crate::arch::{Architecture, Class, FarForm, Operands, Overflow};
@@ -21,8 +22,9 @@ pub(super) fn write(
     placed: &Placed,
     resolution: &Resolution,
     alloc: &mut InFlightAlloc,
-) -> Result<Vec<Initializers>, LinkError> {
-    let fixer = Fixer { placed, resolution };
+) -> Result<(Vec<Initializers>, Option<Rebases>), LinkError> {
+    let notes = Notes::new(placed);
+    let fixer = Fixer { placed, resolution, notes: &notes };
     for segment in Segment::ALL {
         let Some(index) = placed.indices[segment as usize] else { continue };
         let working = alloc.working(index);
@@ -31,24 +33,25 @@ pub(super) fn write(
             Segment::Code => tables::write_stubs(placed, working)?,
             Segment::ReadOnly => {
                 tables::write_frame_index(placed, resolution, working)?;
-                tables::write_descriptors(placed, resolution, working);
+                tables::write_descriptors(placed, resolution, &notes, working);
             }
             Segment::Data => {
-                tables::write_pointers(placed, resolution, working);
-                tables::write_thread_locals(placed, resolution, working);
+                tables::write_pointers(placed, resolution, &notes, working);
+                tables::write_thread_locals(placed, resolution, &notes, working);
             }
             Segment::GreatZeroFill | Segment::LargeData => {}
         }
     }
     let constants = placed.indices[Segment::ReadOnly as usize];
     let constants: &[u8] = constants.map_or(&[], |index| alloc.working(index));
-    initializers::read(placed, resolution, constants)
+    Ok((initializers::read(placed, resolution, constants)?, notes.take()))
 }
 
 /// Everything the fixups read.
 struct Fixer<'l> {
     placed: &'l Placed,
     resolution: &'l Resolution,
+    notes: &'l Notes<'l>,
 }
 
 /// An edge on its way into its field.
@@ -113,29 +116,60 @@ impl Fixer<'_> {
     }
 
     fn apply(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), LinkError> {
-        self.arch()
-            .encode(work.edge.kind, &work.operands, &mut bytes[work.edge.offset as usize..])
-            .map_err(|overflow| self.out_of_range(work, overflow))
+        self.encode(bytes, work).map_err(|overflow| self.out_of_range(work, overflow))
+    }
+
+    fn encode(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), Overflow> {
+        let Edge { kind, offset, addend, .. } = *work.edge;
+        self.arch().encode(kind, &work.operands, &mut bytes[offset as usize..])?;
+        if self.notes.are_taken() {
+            let block = self.placed.layout.places[work.block.index()];
+            self.notes.field(block.segment, block.offset + offset, kind, self.origin(work), addend);
+        }
+        Ok(())
+    }
+
+    /// Where the value of a field comes from, for a graph that may be moved.
+    fn origin(&self, work: &Work<'_>) -> RebaseTarget {
+        let Edge { kind, target, .. } = *work.edge;
+        match kind.class() {
+            Class::TlsOffset => self.notes.tls(TlsFact::Offset, target),
+            Class::TlsDistance => self.notes.tls(TlsFact::Distance, target),
+            Class::Size => RebaseTarget::Fixed(work.operands.target),
+            Class::GotEntry | Class::TlsDistanceEntry | Class::TlsResolver => {
+                self.notes.address(Segment::Data, work.operands.target)
+            }
+            Class::TlsModule => self.notes.address(Segment::ReadOnly, work.operands.target),
+            Class::Direct
+            | Class::LowAddress
+            | Class::GotBase
+            | Class::Near
+            | Class::Branch
+            | Class::TlsDescriptor => self.notes.symbol(target),
+        }
     }
 
     /// A call goes straight to its function if that can be reached, else through the stub.
     fn apply_or_reach_through_stub(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), LinkError> {
-        let field = &mut bytes[work.edge.offset as usize..];
-        let kind = work.edge.kind;
-        let Err(overflow) = self.arch().encode(kind, &work.operands, field) else { return Ok(()) };
-        let Some(stub) = self.placed.stub(work.edge.target) else {
-            return Err(self.out_of_range(work, overflow));
-        };
-        let operands = Operands { target: stub, ..work.operands };
+        let Edge { kind, target, offset, .. } = *work.edge;
+        let stub = self.placed.stub(target);
+        if stub.is_none() || self.notes.moves_along(target) {
+            let Err(overflow) = self.encode(bytes, work) else { return Ok(()) };
+            if stub.is_none() {
+                return Err(self.out_of_range(work, overflow));
+            }
+        }
+        let operands = Operands { target: stub.unwrap_or(0), ..work.operands };
+        let field = &mut bytes[offset as usize..];
         self.arch().encode(kind, &operands, field).map_err(|overflow| self.out_of_range(work, overflow))
     }
 
     /// A distance that is too long is saved if its instruction has another form.
     fn apply_or_rescue(&self, bytes: &mut [u8], work: &Work<'_>) -> Result<(), LinkError> {
-        let (offset, Operands { place, addend, .. }) = (work.edge.offset as usize, work.operands);
-        let Err(overflow) = self.arch().encode(work.edge.kind, &work.operands, &mut bytes[offset..]) else {
+        if self.notes.moves_along(work.edge.target) && self.encode(bytes, work).is_ok() {
             return Ok(());
-        };
+        }
+        let (offset, Operands { place, addend, .. }) = (work.edge.offset as usize, work.operands);
         match self.arch().far_form(bytes, offset, addend) {
             Some(FarForm::Stub) => return self.apply_or_reach_through_stub(bytes, work),
             Some(FarForm::Pointer) => {
@@ -147,13 +181,13 @@ impl Fixer<'_> {
             }
             None => {}
         }
-        Err(self.out_of_range(work, overflow))
+        self.apply(bytes, work)
     }
 
     /// An access through the table becomes direct if the instruction allows it and the symbol can be reached.
     fn apply_table_access(&self, bytes: &mut [u8], mut work: Work<'_>) -> Result<(), LinkError> {
         let Edge { kind, target, offset, .. } = *work.edge;
-        let is_place = work.operands.target != 0;
+        let is_place = work.operands.target != 0 && self.notes.moves_along(target);
         if is_place && self.arch().access_directly(kind, bytes, offset as usize, &work.operands) {
             return Ok(());
         }

@@ -260,7 +260,7 @@ impl Link<Resolved> {
         let Resolved { placed, resolution, mut alloc } = self.phase;
         let span = tracing::debug_span!("link.fixup", edges = placed.graph.edges.len());
         let _inside = uruk_core::inside(span);
-        let initializers = fixup::write(&placed, &resolution, &mut alloc)?;
+        let (initializers, rebases) = fixup::write(&placed, &resolution, &mut alloc)?;
         let linked = Linked {
             ranges: placed.ranges(),
             actions: Actions { tls: placed.tls_image(), unwind: placed.unwind_table(), ..Actions::default() },
@@ -268,6 +268,7 @@ impl Link<Resolved> {
             indirect_functions: placed.ifunc_descriptors(),
             section_ranges: placed.section_ranges(),
             sizes: LinkSizes::of(&placed.layout),
+            rebases,
             name: placed.name,
         };
         Ok(Link { phase: Fixed { memory: alloc, linked } })

@@ -29,36 +29,56 @@ pub(super) struct Placed {
     pub(super) tls: Option<TlsPlacement>,
 }
 
+/// Where a symbol that the graph places lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spot {
+    /// In the graph's memory, wherever that is.
+    In(Place),
+    /// At this address.
+    At(u64),
+}
+
 impl Placed {
     /// The address of a symbol that the graph itself places; for a thread-local variable that of its descriptor, if it has one.
     pub(super) fn address(&self, id: SymbolId) -> Option<u64> {
+        self.spot(id).map(|spot| match spot {
+            Spot::In(place) => self.at(place),
+            Spot::At(address) => address,
+        })
+    }
+
+    /// The place of such a symbol.
+    pub(super) fn spot(&self, id: SymbolId) -> Option<Spot> {
         let symbol = &self.graph.symbols[id.index()];
         if let Some(stub) = self.plan.ifuncs.get(id) {
             let offset = self.layout.ifunc_stubs + stub * self.graph.arch.ifunc_stub_bytes();
-            return Some(self.at(Place { segment: Segment::Code, offset }));
+            return Some(Spot::In(Place { segment: Segment::Code, offset }));
         }
         if self.graph.is_thread_local(id) && symbol.location != Location::TlsModuleBase {
             let index = self.plan.tls.descriptors.get(id)?;
             let offset = self.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES;
-            return Some(self.at(Place { segment: Segment::ReadOnly, offset }));
+            return Some(Spot::In(Place { segment: Segment::ReadOnly, offset }));
         }
-        match symbol.location {
+        let place = match symbol.location {
             Location::Block(block, offset) => {
-                Some(self.at(self.layout.places[block.index()]).wrapping_add(offset))
+                let place = self.layout.places[block.index()];
+                Place { offset: place.offset.wrapping_add(offset), ..place }
             }
-            Location::Absolute(value) => Some(value),
-            Location::GotBase => Some(self.got()),
-            Location::DsoHandle => {
-                Some(self.at(Place { segment: Segment::ReadOnly, offset: self.layout.dso_handle }))
+            Location::Absolute(value) => return Some(Spot::At(value)),
+            Location::GotBase => Place { segment: Segment::Data, offset: self.layout.got },
+            Location::DsoHandle => Place { segment: Segment::ReadOnly, offset: self.layout.dso_handle },
+            Location::TlsModuleBase => {
+                let offset = self.layout.tls_descriptors + self.plan.tls.module_descriptor()?;
+                Place { segment: Segment::ReadOnly, offset }
             }
-            Location::TlsModuleBase => self.module_descriptor(),
-            Location::SectionStart(group) => Some(self.at(self.layout.bounds[group as usize].0)),
+            Location::SectionStart(group) => self.layout.bounds[group as usize].0,
             Location::SectionStop(group) => {
                 let (start, end) = self.layout.bounds[group as usize];
-                Some(self.at(Place { offset: end, ..start }))
+                Place { offset: end, ..start }
             }
-            Location::Undefined | Location::NotLoaded => None,
-        }
+            Location::Undefined | Location::NotLoaded => return None,
+        };
+        Some(Spot::In(place))
     }
 
     pub(super) fn at(&self, place: Place) -> u64 {

@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) bounds: SectionBounds,
     pub(super) externals: Vec<SymbolId>,
     pub(super) low: LowPlan,
+    /// Whether fields that change with the place of the graph are noted.
+    pub(super) is_rebasable: bool,
 }
 
 /// Prunes the graph, binds the names that only the linker can define, and counts what is needed.
@@ -36,6 +38,7 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
         tls: tls::plan(graph),
         ifuncs: ifunc::plan(graph)?,
         low: low::plan(graph, options.is_wanted_low),
+        is_rebasable: options.is_rebasable,
         bounds,
         externals,
     })

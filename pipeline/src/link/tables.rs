@@ -8,48 +8,79 @@ use super::graph::{Location, SymbolId};
 use super::ifunc;
 use super::layout::{Place, Segment};
 use super::placed::Placed;
+use super::rebase::{Notes, RebaseTarget, RuntimeEntry, TlsFact};
 use super::resolution::Resolution;
 use super::tls;
 use crate::executor::{TlsPlacement, TlsResolvers};
 
 /// Fills the global offset table, the pointers beside it, and the slots of indirect functions.
-pub(super) fn write_pointers(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
+pub(super) fn write_pointers(
+    placed: &Placed,
+    resolution: &Resolution,
+    notes: &Notes<'_>,
+    working: &mut [u8],
+) {
+    let at = |table: u64| (table..).step_by(8);
     let table = &mut working[placed.layout.got as usize..];
-    for (entry, symbol) in table.chunks_exact_mut(8).zip(placed.plan.got_plt.entries.symbols()) {
+    let entries = table.chunks_exact_mut(8).zip(placed.plan.got_plt.entries.symbols());
+    for ((entry, symbol), at) in entries.zip(at(placed.layout.got)) {
         entry.copy_from_slice(&resolution.addresses[symbol.index()].to_le_bytes());
+        if notes.are_taken() {
+            notes.word(Segment::Data, at, notes.symbol(*symbol), 0);
+        }
     }
     let pointers = &mut working[placed.layout.pointers as usize..];
-    for (pointer, (symbol, offset)) in
-        pointers.chunks_exact_mut(8).zip(placed.plan.got_plt.pointers.targets())
-    {
+    let pointers = pointers.chunks_exact_mut(8).zip(placed.plan.got_plt.pointers.targets());
+    for ((pointer, (symbol, offset)), at) in pointers.zip(at(placed.layout.pointers)) {
         let address = resolution.addresses[symbol.index()].wrapping_add_signed(*offset);
         pointer.copy_from_slice(&address.to_le_bytes());
+        if notes.are_taken() {
+            notes.word(Segment::Data, at, notes.symbol(*symbol), *offset);
+        }
     }
     let slots = &mut working[placed.layout.ifunc_slots as usize..];
     for (index, slot) in (0..placed.plan.ifuncs.count()).zip(slots.chunks_exact_mut(8)) {
         let first_call = placed.ifunc_parts(index).stub + placed.graph.arch.ifunc_first_call();
         slot.copy_from_slice(&first_call.to_le_bytes());
+        let at = placed.layout.ifunc_slots + index * ifunc::SLOT_BYTES;
+        notes.word(Segment::Data, at, notes.address(Segment::Code, first_call), 0);
     }
 }
 
 /// Fills the tables of thread-local variables that are reached without a call of `__tls_get_addr`.
-pub(super) fn write_thread_locals(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
+pub(super) fn write_thread_locals(
+    placed: &Placed,
+    resolution: &Resolution,
+    notes: &Notes<'_>,
+    working: &mut [u8],
+) {
     let distances = &mut working[placed.layout.tls_distances as usize..];
-    for (entry, symbol) in distances.chunks_exact_mut(8).zip(placed.plan.tls.distances.symbols()) {
+    let entries = distances.chunks_exact_mut(8).zip(placed.plan.tls.distances.symbols());
+    for ((entry, symbol), at) in entries.zip((placed.layout.tls_distances..).step_by(8)) {
         // Without a distance there is an edge to this entry, which has been refused.
         let distance = resolution.distance(placed, *symbol).unwrap_or(0);
         entry.copy_from_slice(&distance.to_le_bytes());
+        if notes.are_taken() {
+            notes.word(Segment::Data, at, notes.tls(TlsFact::Distance, *symbol), 0);
+        }
     }
     let resolvers = &mut working[placed.layout.tls_resolvers as usize..];
     let pairs = resolvers.chunks_exact_mut(tls::RESOLVER_BYTES as usize);
-    for (pair, symbol) in pairs.zip(placed.plan.tls.resolvers.symbols()) {
+    let starts = (placed.layout.tls_resolvers..).step_by(tls::RESOLVER_BYTES as usize);
+    for ((pair, symbol), at) in pairs.zip(placed.plan.tls.resolvers.symbols()).zip(starts) {
         let TlsResolvers { fixed, dynamic, absent } = resolution.tls_resolvers;
         let descriptor = resolution.addresses[symbol.index()];
         let (function, argument) = match resolution.distance(placed, *symbol) {
             _ if descriptor == 0 => (absent, 0),
-            Ok(distance) => (fixed, distance.cast_unsigned()),
-            Err(_) => (dynamic, descriptor),
+            // Elsewhere the distance may be another on each thread.
+            Ok(distance) if !notes.are_taken() => (fixed, distance.cast_unsigned()),
+            _ => (dynamic, descriptor),
         };
+        if notes.are_taken() {
+            let entry = if descriptor == 0 { RuntimeEntry::TlsAbsent } else { RuntimeEntry::TlsDynamic };
+            notes.word(Segment::Data, at, RebaseTarget::Entry(entry), 0);
+            notes.word(Segment::Data, at + 8, notes.symbol(*symbol), 0);
+        }
         pair[..8].copy_from_slice(&function.value().to_le_bytes());
         pair[8..].copy_from_slice(&argument.to_le_bytes());
     }
@@ -105,8 +136,15 @@ fn stub_out_of_range(placed: &Placed, symbol: SymbolId, target: u64, value: i64)
 }
 
 /// Writes the descriptors of thread-local variables and of indirect functions, and the pointer to the thunk.
-pub(super) fn write_descriptors(placed: &Placed, resolution: &Resolution, working: &mut [u8]) {
-    let mut put = |offset: u64, words: [u64; 2]| {
+pub(super) fn write_descriptors(
+    placed: &Placed,
+    resolution: &Resolution,
+    notes: &Notes<'_>,
+    working: &mut [u8],
+) {
+    let mut put = |offset: u64, words: [u64; 2], targets: [RebaseTarget; 2]| {
+        notes.word(Segment::ReadOnly, offset, targets[0], 0);
+        notes.word(Segment::ReadOnly, offset + 8, targets[1], 0);
         let bytes = &mut working[offset as usize..offset as usize + tls::DESCRIPTOR_BYTES as usize];
         bytes[..8].copy_from_slice(&words[0].to_le_bytes());
         bytes[8..].copy_from_slice(&words[1].to_le_bytes());
@@ -114,10 +152,16 @@ pub(super) fn write_descriptors(placed: &Placed, resolution: &Resolution, workin
     let own = placed.tls.unwrap_or(TlsPlacement { module: 0, offset: 0 });
     for (index, symbol) in (0..).zip(placed.plan.tls.descriptors.symbols()) {
         let offset = own.offset.wrapping_add(placed.image_offset(*symbol));
-        put(placed.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES, [own.module, offset]);
+        let targets = [TlsFact::Module, TlsFact::Offset].map(|fact| notes.tls(fact, *symbol));
+        put(placed.layout.tls_descriptors + index * tls::DESCRIPTOR_BYTES, [own.module, offset], targets);
     }
     if let Some(descriptor) = placed.plan.tls.module_descriptor() {
-        put(placed.layout.tls_descriptors + descriptor, [resolution.module.unwrap_or(0), 0]);
+        let module = match resolution.foreign_tls.keys().min() {
+            Some(foreign) if placed.tls.is_none() => notes.tls(TlsFact::Module, *foreign),
+            _ => RebaseTarget::OwnTls(TlsFact::Module, 0),
+        };
+        let words = [resolution.module.unwrap_or(0), 0];
+        put(placed.layout.tls_descriptors + descriptor, words, [module, RebaseTarget::Fixed(0)]);
     }
     for (index, symbol) in (0..).zip(&placed.plan.ifuncs.resolvers) {
         let resolver = match placed.graph.symbols[symbol.index()].location {
@@ -125,11 +169,15 @@ pub(super) fn write_descriptors(placed: &Placed, resolution: &Resolution, workin
             _ => 0,
         };
         let parts = placed.ifunc_parts(index);
-        put(placed.layout.ifunc_descriptors + index * ifunc::DESCRIPTOR_BYTES, [parts.slot, resolver]);
+        let targets = [notes.address(Segment::Data, parts.slot), notes.address(Segment::Code, resolver)];
+        let at = placed.layout.ifunc_descriptors + index * ifunc::DESCRIPTOR_BYTES;
+        put(at, [parts.slot, resolver], targets);
     }
     if placed.plan.ifuncs.count() > 0 {
         let start = placed.layout.thunk as usize;
         working[start..start + 8].copy_from_slice(&resolution.ifunc_thunk.to_le_bytes());
+        let thunk = RebaseTarget::Entry(RuntimeEntry::IfuncThunk);
+        notes.word(Segment::ReadOnly, placed.layout.thunk, thunk, 0);
     }
 }
 

@@ -6,6 +6,7 @@ use uruk_core::ExecutorAddr;
 
 use super::graph::ObjectId;
 use super::low::IsWantedLow;
+use super::rebase::Rebases;
 use super::rename::Rename;
 use crate::executor::{Actions, Initializers, NotStatic, RuntimeEntries, TlsPlacement};
 
@@ -22,11 +23,20 @@ pub struct LinkOptions<'o> {
     /// Whether objects that were built without position-independent code may need a name below 2 GiB. `None` where there
     /// are no such objects but perhaps this one.
     pub is_wanted_low: Option<IsWantedLow<'o>>,
+    /// Whether the graph may be moved after it was linked. The link then notes which fields that changes, and code reaches all others'
+    /// symbols through tables and stubs.
+    pub is_rebasable: bool,
 }
 
 impl Default for LinkOptions<'_> {
     fn default() -> Self {
-        Self { rename: None, is_discarded: &|_| false, binds_section_bounds: true, is_wanted_low: None }
+        Self {
+            rename: None,
+            is_discarded: &|_| false,
+            binds_section_bounds: true,
+            is_wanted_low: None,
+            is_rebasable: false,
+        }
     }
 }
 
@@ -73,6 +83,8 @@ pub struct Linked {
     pub section_ranges: Vec<SectionRange>,
     /// How much memory went where.
     pub sizes: LinkSizes,
+    /// The fields that change if the graph lies elsewhere, if it was [linked for that](LinkOptions::is_rebasable).
+    pub rebases: Option<Rebases>,
 }
 
 /// The extent of all sections of one name.

@@ -34,6 +34,7 @@ mod process;
 mod programs;
 mod proportion;
 mod ranges;
+mod rebase;
 mod relocations;
 mod removal;
 mod rename;

@@ -87,6 +87,10 @@ pub(in crate::arch) fn encode(kind: EdgeKind, operands: &Operands, field: &mut [
     Ok(())
 }
 
+pub(in crate::arch) fn value(kind: EdgeKind, operands: &Operands) -> i64 {
+    row(kind).start.value(operands)
+}
+
 /// A displacement counts from the end of its field, behind which the instruction ends that calls, or takes an address.
 pub(in crate::arch) fn points_into(kind: EdgeKind, addend: i64, is_code: bool) -> Option<i64> {
     match kind {

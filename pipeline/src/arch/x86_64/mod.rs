@@ -21,7 +21,7 @@ use super::kind::{
 };
 
 pub(super) use detour::{detour_bytes, distance_load, write_detour, write_detour_jump};
-pub(super) use encode::{encode, field_bytes, points_into};
+pub(super) use encode::{encode, field_bytes, points_into, value};
 pub(super) use fragments::{fragment_end, fragment_start, returns};
 pub(super) use kinds::kind_name;
 pub(super) use padding::{begins_with_jump_over, is_padding};
