@@ -3,28 +3,109 @@
 //! When a thread forks, other threads may hold locks. The child has no such threads: it would wait for ever as soon as its program starts a
 //! thread, touches a thread-local variable for the first time, or asks `dladdr`.
 //!
+//! ```text
+//!   before         GATE, then each known lock in the order of LockOrder
+//!   after, parent  each of them is unlocked, the last one first; GATE
+//!   after, child   each of them is made anew, the last one first; GATE
+//! ```
+//! A [`RuntimeLock`] is known to forks before it is taken for the first time, so this file need not know the owners. `GATE` is held while a
+//! lock becomes known. So a fork releases exactly the locks that it has taken, and two forks come one after the other.
+//!
 //! Linked code's own handlers run before ours take the locks and after they let them go: [`exit`](super::exit) asks for
 //! ours before it notes the program's.
 
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::OnceLock;
 
-use super::endings::TABLE;
-use super::image::PUBLISHED;
-use super::process::entries::ENTRIES;
-use super::process::overrides::PROGRAM_SYMBOLS;
-use super::tls::distance::KNOWN;
-use super::tls::library::DESCRIPTORS;
-use super::tls::registry::REGISTRY;
-use super::tls::reserve;
-use super::unwind;
-use crate::memory::HeldOverForks;
+use uruk_core::sync::MutexGuard;
 
-/// No thread takes one of them while holding another, so any order will do. Locks of a thread that compiles and links have handlers of
-/// their own: [`background`](super::background).
-fn held() -> [&'static dyn HeldOverForks; 9] {
-    let (index, functions) = (unwind::held_over_forks(), unwind::functions::held_over_forks());
-    [&REGISTRY, &PUBLISHED, &ENTRIES, &KNOWN, &DESCRIPTORS, &PROGRAM_SYMBOLS, &TABLE, index, functions]
+use crate::memory::{HeldOverForks, StaticForkLock};
+
+/// The order in which a fork takes the locks. No thread takes one of them while holding another, so any order will do. Locks of a thread
+/// that compiles and links have handlers of their own: [`background`](super::background).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LockOrder {
+    TlsReserve,
+    TlsModules,
+    ProgramImage,
+    LowEntries,
+    TlsDistances,
+    TlsDescriptors,
+    ProgramSymbols,
+    ExitHandlers,
+    UnwindIndex,
+    Stubs,
+}
+
+impl LockOrder {
+    const COUNT: usize = Self::Stubs as usize + 1;
+}
+
+/// The locks that are known, by their order. Set once each, while [`GATE`] is held.
+static KNOWN: [OnceLock<&'static dyn HeldOverForks>; LockOrder::COUNT] =
+    [const { OnceLock::new() }; LockOrder::COUNT];
+
+/// Held while a lock becomes known, and over a whole fork, where it is the first.
+static GATE: StaticForkLock<()> = StaticForkLock::new(());
+
+/// A lock of the process's, which a fork finds at rest once [`watch`] has succeeded.
+pub(super) struct RuntimeLock<T: Send + 'static> {
+    order: LockOrder,
+    lock: StaticForkLock<T>,
+    in_child: fn(&mut T),
+}
+
+impl<T: Send> RuntimeLock<T> {
+    /// Creates an unlocked lock.
+    pub(super) const fn new(order: LockOrder, value: T) -> Self {
+        Self::with_change(order, value, |_| ())
+    }
+
+    /// The same; `in_child` changes the value in the child of each fork.
+    pub(super) const fn with_change(order: LockOrder, value: T, in_child: fn(&mut T)) -> Self {
+        Self { order, lock: StaticForkLock::new(value), in_child }
+    }
+
+    /// Waits for the lock.
+    pub(super) fn lock(&'static self) -> MutexGuard<'static, T> {
+        hold_over_forks(self.order, self);
+        self.lock.lock()
+    }
+}
+
+impl<T: Send> HeldOverForks for RuntimeLock<T> {
+    fn hold(&'static self) {
+        self.lock.hold();
+    }
+
+    unsafe fn let_go(&'static self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock.let_go() };
+    }
+
+    unsafe fn renew(&'static self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock.renew_with(self.in_child) };
+    }
+}
+
+/// Has forks take `lock`, from now on. Called before each use of the lock that may be the first.
+///
+/// # Cost
+/// A load, but for the first call.
+pub(super) fn hold_over_forks(order: LockOrder, lock: &'static dyn HeldOverForks) {
+    let known = &KNOWN[order as usize];
+    if known.get().is_some() {
+        return;
+    }
+    // Not `get_or_init`: a fork that comes while another thread is in there leaves it unfinished in the child. No fork comes here.
+    let _gate = GATE.lock();
+    let is_first = known.set(lock).is_ok();
+    debug_assert!(
+        is_first || known.get().is_some_and(|other| ptr::addr_eq(*other, lock)),
+        "two locks are called {order:?}"
+    );
 }
 
 /// Has forks find the locks of the runtime at rest.
@@ -41,24 +122,28 @@ pub(crate) fn watch() -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
+fn known() -> impl DoubleEndedIterator<Item = &'static dyn HeldOverForks> {
+    KNOWN.iter().filter_map(|known| known.get().copied())
+}
+
 extern "C" fn before() {
-    reserve::before_fork();
-    held().iter().for_each(|held| held.hold());
+    GATE.hold();
+    known().for_each(HeldOverForks::hold);
 }
 
 extern "C" fn after_in_parent() {
-    // SAFETY: this thread has run `before`.
+    // SAFETY: this thread has run `before`, and no lock has become known since.
     unsafe {
-        held().iter().for_each(|held| held.let_go());
-        reserve::after_fork_in_parent();
+        known().rev().for_each(|lock| lock.let_go());
+        GATE.let_go();
     }
 }
 
 extern "C" fn after_in_child() {
-    // SAFETY: this thread has run `before`, and is the only one.
+    // SAFETY: as above, and this thread is the only one.
     unsafe {
-        held().iter().for_each(|held| held.renew());
-        reserve::after_fork_in_child();
+        known().rev().for_each(|lock| lock.renew());
+        GATE.renew();
     }
 }
 

@@ -16,11 +16,9 @@ use std::ffi::{CStr, c_int, c_void};
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
-use super::forks;
+use super::forks::{self, LockOrder, RuntimeLock};
 use crate::arch::host::START_FILES;
-use crate::memory::{
-    FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest, StaticForkLock,
-};
+use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
 
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
@@ -172,7 +170,7 @@ fn debuggers_record() -> u64 {
 }
 
 /// The program's header and memory, as `dl_iterate_phdr` tells them.
-pub(super) struct Published {
+struct Published {
     header: u64,
     memory: Arc<dyn MemoryManager>,
     /// The headers as they were told last. Callers keep pointers to them, so they stay.
@@ -180,7 +178,7 @@ pub(super) struct Published {
 }
 
 /// Held for one look; never while a callback runs.
-pub(super) static PUBLISHED: StaticForkLock<Option<Published>> = StaticForkLock::new(None);
+static PUBLISHED: RuntimeLock<Option<Published>> = RuntimeLock::new(LockOrder::ProgramImage, None);
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 

@@ -30,16 +30,17 @@ use std::sync::Weak;
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, RemovalNumber};
 
-use super::{entry, forks, loaded};
+use super::forks::{self, LockOrder, RuntimeLock};
+use super::{entry, loaded};
 use crate::executor::{ArrayFunction, CodeExtent, CodeNumber, Home};
-use crate::memory::StaticForkLock;
 pub(crate) use owners::{CodeKeeper, Kept};
 use table::{Entry, Key, Scope, Table, run_all};
 
 pub(in crate::runtime) use owners::Pin;
 
 /// Held for operations on the table; over a whole `fork`. Never while anything of the table runs.
-pub(in crate::runtime) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
+pub(in crate::runtime) static TABLE: RuntimeLock<Table> =
+    RuntimeLock::new(LockOrder::ExitHandlers, Table::new());
 
 /// A piece of linked code that will end. Dropping it runs what is left of its functions and forgets the code: it goes before the
 /// memory.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
 
-use crate::memory::{MemoryError, StaticForkLock};
-use crate::runtime::forks;
+use crate::memory::MemoryError;
+use crate::runtime::forks::{self, LockOrder, RuntimeLock};
 
 /// Held for one operation, and over a whole fork.
-pub(in crate::runtime) static ENTRIES: StaticForkLock<BTreeSet<ExecutorAddr>> =
-    StaticForkLock::new(BTreeSet::new());
+static ENTRIES: RuntimeLock<BTreeSet<ExecutorAddr>> =
+    RuntimeLock::new(LockOrder::LowEntries, BTreeSet::new());
 
 /// An entry that is known, until this is dropped.
 #[derive(Debug)]

@@ -32,7 +32,7 @@ use super::handlers;
 use super::library::last_error;
 use super::program::undefined_symbol;
 use super::stand_in::StandIn;
-use crate::memory::StaticForkLock;
+use crate::runtime::forks::{LockOrder, RuntimeLock};
 use crate::runtime::{allocation, exit, fatal, image, thread_exit, threads, tls, unwind};
 
 /// The definitions that linked code sees in place of the process's.
@@ -107,8 +107,8 @@ pub fn set_program_symbols(find: ProgramSymbols) {
 }
 
 /// Held to read or set the function; never while it runs.
-pub(in crate::runtime) static PROGRAM_SYMBOLS: StaticForkLock<Option<ProgramSymbols>> =
-    StaticForkLock::new(None);
+pub(in crate::runtime) static PROGRAM_SYMBOLS: RuntimeLock<Option<ProgramSymbols>> =
+    RuntimeLock::new(LockOrder::ProgramSymbols, None);
 
 /// `dlopen` for linked code: what a library lacks and the program defines is defined for it, one name after the other.
 ///

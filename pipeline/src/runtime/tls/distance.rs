@@ -13,7 +13,7 @@ use uruk_core::sync::thread;
 use super::registry::{FIXED, OURS};
 use super::{TlsIndex, reserve};
 use crate::executor::NotStatic;
-use crate::memory::StaticForkLock;
+use crate::runtime::forks::{LockOrder, RuntimeLock};
 
 /// How far from the thread pointer the variable is, on every thread there is and will be. Below it, so the answer is negative.
 ///
@@ -45,7 +45,8 @@ pub(super) fn thread_pointer() -> u64 {
 }
 
 /// The distances that were found, by module.
-pub(in crate::runtime) static KNOWN: StaticForkLock<Option<FxHashMap<u64, i64>>> = StaticForkLock::new(None);
+pub(in crate::runtime) static KNOWN: RuntimeLock<Option<FxHashMap<u64, i64>>> =
+    RuntimeLock::new(LockOrder::TlsDistances, None);
 
 /// How far the module's blocks are from the thread pointers. Libraries whose variables linked code uses are never unloaded,
 /// so an answer stays true.

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use uruk_core::ExecutorAddr;
 
 use super::TlsIndex;
-use crate::memory::StaticForkLock;
+use crate::runtime::forks::{LockOrder, RuntimeLock};
 
 /// The descriptor of the thread-local variable whose instance in the *calling* thread is at `address`, or
 /// `None` if no loaded object has a thread-local variable there.
@@ -36,8 +36,8 @@ pub fn variable_of_descriptor(address: ExecutorAddr) -> Option<TlsIndex> {
     made.find(|descriptor| ExecutorAddr::from_ptr(*descriptor) == address).copied()
 }
 
-pub(in crate::runtime) static DESCRIPTORS: StaticForkLock<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> =
-    StaticForkLock::new(None);
+static DESCRIPTORS: RuntimeLock<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> =
+    RuntimeLock::new(LockOrder::TlsDescriptors, None);
 
 struct Search {
     address: u64,

@@ -11,7 +11,7 @@ use std::alloc::Layout;
 use std::ptr;
 
 use super::TlsError;
-use crate::memory::StaticForkLock;
+use crate::runtime::forks::{LockOrder, RuntimeLock};
 
 /// Set in every module number of ours. The C library counts its modules from 1.
 pub(super) const OURS: u64 = 1 << 63;
@@ -59,8 +59,8 @@ impl Registry {
 
 /// Held for bookkeeping, and while a block gets its initial values: the removal of a module waits for that, and unmaps the image
 /// afterwards. Never held while memory is allocated for a thread, and never while program code runs.
-pub(in crate::runtime) static REGISTRY: StaticForkLock<Registry> =
-    StaticForkLock::new(Registry { slots: Vec::new(), free: Vec::new() });
+static REGISTRY: RuntimeLock<Registry> =
+    RuntimeLock::new(LockOrder::TlsModules, Registry { slots: Vec::new(), free: Vec::new() });
 
 /// The slot in a module number.
 pub(super) const fn slot_of(module: u64) -> usize {

@@ -30,8 +30,7 @@ use super::TlsIndex;
 use super::distance::thread_pointer;
 use super::registry::FIXED;
 use crate::executor::NotStatic;
-use crate::memory::{HeldOverForks as _, StaticForkLock};
-use crate::runtime::forks;
+use crate::runtime::forks::{self, LockOrder, RuntimeLock};
 
 /// The size of the reserve, as `export_tls_reserve!` defines it.
 pub const RESERVE_BYTES: usize = 32 << 10;
@@ -118,7 +117,8 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
 }
 
 /// Held for bookkeeping, and while initial values are copied; never while program code runs.
-static RESERVE: StaticForkLock<Option<Reserve>> = StaticForkLock::new(None);
+static RESERVE: RuntimeLock<Option<Reserve>> =
+    RuntimeLock::with_change(LockOrder::TlsReserve, None, keep_this_thread);
 
 struct Reserve {
     /// Where the executable's initial values of it are.
@@ -232,33 +232,12 @@ impl Reserve {
     }
 }
 
-/// Before a fork: has it find the reserve at rest.
-pub(in crate::runtime) fn before_fork() {
-    RESERVE.hold();
-}
-
-/// After a fork, in the parent.
-///
-/// # Safety
-/// This thread has called [`before_fork`].
-pub(in crate::runtime) unsafe fn after_fork_in_parent() {
-    // SAFETY: passed on to the caller.
-    unsafe { RESERVE.let_go() };
-}
-
-/// After a fork, in the child, where only the thread that forked is left, and of the others not even the stacks.
-///
-/// # Safety
-/// As for [`after_fork_in_parent`], and the process has one thread.
-pub(in crate::runtime) unsafe fn after_fork_in_child() {
-    let keep_this_thread = |reserve: &mut Option<Reserve>| {
-        if let Some(reserve) = reserve.as_mut() {
-            reserve.threads.clear();
-            reserve.threads.insert(thread_pointer());
-        }
-    };
-    // SAFETY: passed on to the caller.
-    unsafe { RESERVE.renew_with(keep_this_thread) };
+/// In the child of a fork, where only the thread that forked is left, and of the others not even the stacks.
+fn keep_this_thread(reserve: &mut Option<Reserve>) {
+    if let Some(reserve) = reserve.as_mut() {
+        reserve.threads.clear();
+        reserve.threads.insert(thread_pointer());
+    }
 }
 
 /// How often initial values have been written; `None` without a reserve. The argument for [`thread_starts`].

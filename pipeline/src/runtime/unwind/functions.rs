@@ -10,11 +10,11 @@ use std::ops::Range;
 use uruk_core::ExecutorAddr;
 
 use super::is_linked;
-use crate::memory::{HeldOverForks, StaticForkLock};
+use crate::runtime::forks::{LockOrder, RuntimeLock};
 
 /// Held for map operations.
-static STUBS: StaticForkLock<Stubs> =
-    StaticForkLock::new(Stubs { of_bodies: BTreeMap::new(), code: BTreeMap::new() });
+static STUBS: RuntimeLock<Stubs> =
+    RuntimeLock::new(LockOrder::Stubs, Stubs { of_bodies: BTreeMap::new(), code: BTreeMap::new() });
 
 struct Stubs {
     /// The stub of each body that was found for one.
@@ -51,11 +51,6 @@ pub(super) fn forget(code: Range<u64>) {
     while let Some((&body, _)) = stubs.of_bodies.range(code.clone()).next() {
         stubs.of_bodies.remove(&body);
     }
-}
-
-/// The lock that forks have to find at rest.
-pub(in crate::runtime) fn held_over_forks() -> &'static dyn HeldOverForks {
-    &STUBS
 }
 
 /// The function whose code begins at `start`, as its program knows it.

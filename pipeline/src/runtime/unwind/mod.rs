@@ -26,8 +26,7 @@ use std::{fmt, io};
 
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
-use super::forks;
-use crate::memory::HeldOverForks;
+use super::forks::{self, LockOrder};
 use index::{Entry, Index};
 
 /// Makes the unwinder find `code`'s frames through the sorted table at `eh_frame_hdr`.
@@ -52,6 +51,7 @@ pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistratio
     }
     forks::watch().map_err(|code| UnwindError::Watch { code })?;
     let method = method();
+    forks::hold_over_forks(LockOrder::UnwindIndex, &INDEX);
     INDEX.insert(Entry { start: code.start, end: code.end, eh_frame_hdr }).map_err(|known| {
         UnwindError::Overlap {
             start: code.start,
@@ -100,14 +100,10 @@ pub(super) fn is_linked(address: u64) -> bool {
     INDEX.find(address).is_some()
 }
 
-/// The lock that forks have to find at rest.
-pub(super) fn held_over_forks() -> &'static dyn HeldOverForks {
-    &INDEX
-}
-
 /// Changes the index where no lookup takes place.
 #[cfg(test)]
 pub(super) fn use_the_lock() {
+    forks::hold_over_forks(LockOrder::UnwindIndex, &INDEX);
     // A child may find what another thread of its parent was about to remove.
     let _ = (INDEX.insert(Entry { start: 16, end: 32, eh_frame_hdr: 0 }), INDEX.remove(16));
 }
