@@ -1,5 +1,6 @@
 //! The errors between a program and its first instruction.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use uruk_core::sync::Arc;
@@ -73,12 +74,21 @@ pub enum JitError {
     /// Symbols were not found or could not be made.
     #[error(transparent)]
     Lookup(#[from] LookupError),
+    /// A symbol was not found that the executable defines and does not export.
+    #[error(transparent)]
+    Unexported(Box<Unexported>),
     /// Failed symbols cannot be made once more.
     #[error(transparent)]
     Retry(#[from] RetryError),
     /// A symbol is data, and was asked for as a function.
     #[error("`{}` is not a function", Readable(symbol))]
     NotCallable {
+        /// The symbol.
+        symbol: Box<str>,
+    },
+    /// A symbol is a function or a thread-local variable, and was asked for as data.
+    #[error("`{}` is a function or a thread-local variable, not data", Readable(symbol))]
+    NotData {
         /// The symbol.
         symbol: Box<str>,
     },
@@ -104,6 +114,22 @@ pub enum JitError {
     /// A dylib could not be made.
     #[error(transparent)]
     Dylib(#[from] DylibError),
+}
+
+/// A lookup missed symbols that the executable defines and does not export: [`Scope::define`](crate::Scope::define) hands them to the program.
+///
+/// They are looked for in the executable's own table of symbols, which is read once, when the first symbol is missing.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "this executable has {} without exporting it: hand it over by `define` or `define_data`",
+    Quoted(symbols)
+)]
+#[non_exhaustive]
+pub struct Unexported {
+    /// The symbols.
+    pub symbols: Vec<SymbolName>,
+    /// The lookup's own error.
+    pub source: LookupError,
 }
 
 impl From<RedirectError> for JitError {
@@ -134,6 +160,7 @@ impl JitError {
         let lookups =
             WithCauses(self).chain().take(CAUSES_MAX).filter_map(|error| match error.downcast_ref() {
                 Some(Self::Lookup(lookup)) => Some(lookup),
+                Some(Self::Unexported(unexported)) => Some(&unexported.source),
                 _ => error.downcast_ref::<LookupError>(),
             });
         lookups.map(LookupError::missing_symbols).find(|missing| !missing.is_empty()).unwrap_or_default()
@@ -146,5 +173,16 @@ impl JitError {
             Self::Define(error) | Self::Common(CommonError::Define(error)) => defunct(error),
             _ => false,
         }
+    }
+}
+
+struct Quoted<'s>(&'s [SymbolName]);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separated = self.0.iter().enumerate();
+        separated.try_for_each(|(index, symbol)| {
+            write!(f, "{}`{}`", if index == 0 { "" } else { ", " }, symbol.readable())
+        })
     }
 }

@@ -8,7 +8,10 @@ use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 
-use uruk_core::{ExecutorAddr, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags, SymbolName};
+use uruk_core::{
+    ExecutorAddr, ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags,
+    SymbolName,
+};
 use uruk_pipeline::linking::HeldCode;
 
 use crate::error::JitError;
@@ -89,9 +92,7 @@ impl Scope {
     /// As [`Scope::lookup`], and [`JitError::NotCallable`] if the symbol is data.
     pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
         let found = self.lookup(symbol)?;
-        if !found.flags.contains(SymbolFlags::CALLABLE) {
-            return Err(JitError::NotCallable { symbol: symbol.into() });
-        }
+        check_callable(symbol, found)?;
         // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
         // the caller's promise.
         Ok(unsafe { F::from_address(found.address) })
@@ -120,10 +121,11 @@ impl Scope {
     /// source was removed: there is nothing to keep.
     ///
     /// # Cost
-    /// A lookup, the session's lock for a moment, and a step for each piece of code and each reference that is held. A call through the handle costs what a
+    /// Two lookups, and a step for each piece of code and each reference that is held. If the code was not linked here, or was not Ready,
+    /// the session's lock for a moment. A call through the handle costs what a
     /// call through the pointer does. Code that was not linked here, such as the process's, is not held.
     pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
-        let (address, code) = self.held(symbol)?;
+        let (address, code) = self.held_function(symbol)?;
         // SAFETY: the symbol was Ready when its code was held, so that is complete and executable, and stays; the signature is the
         // caller's promise.
         Ok(Function { pointer: unsafe { F::from_address(address) }, code })
@@ -153,11 +155,51 @@ impl Scope {
     /// ```
     pub unsafe fn get_unchecked<F: Copy>(&self, symbol: &str) -> Result<Function<F>, JitError> {
         const { assert!(size_of::<F>() == size_of::<*const ()>(), "a function pointer is asked for") };
-        let (address, code) = self.held(symbol)?;
+        let (address, code) = self.held_function(symbol)?;
         let address = address.to_ptr::<()>();
         // SAFETY: both are of this size, as was asserted; that `F` is the type of a pointer to what is there is the caller's promise.
         let pointer = unsafe { std::mem::transmute_copy::<*mut (), F>(&address) };
         Ok(Function { pointer, code })
+    }
+
+    /// Looks up a function if it is Ready, and gives a handle of it. `None` if it is not: nothing is compiled, and nothing is waited for.
+    ///
+    /// For runtimes that go on by other means, such as an interpreter, until code is there. `None` says nothing of what may come: the
+    /// symbol may be unknown, failed or in the making, or found by a definition generator alone.
+    ///
+    /// # Safety
+    /// As [`Scope::get`].
+    ///
+    /// # Concurrency
+    /// Callable from any thread; takes no lock of the session for code that was linked here.
+    ///
+    /// # Errors
+    /// [`JitError::NotCallable`] if the symbol is data.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// type Answer = extern "C" fn() -> i64;
+    /// jit.add_ir_text("f.ll", "define i64 @f() { ret i64 42 }")?;
+    /// // SAFETY: that is the function's signature.
+    /// assert!(unsafe { jit.try_get::<Answer>("f") }?.is_none());
+    /// jit.lookup("f")?;
+    /// // SAFETY: as above.
+    /// let f = unsafe { jit.try_get::<Answer>("f") }?.expect("it is Ready");
+    /// assert_eq!(f(), 42);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub unsafe fn try_get<F: FunctionPointer>(&self, symbol: &str) -> Result<Option<Function<F>>, JitError> {
+        if self.engine.ready.find(self.session(), self.dylib(), symbol).is_none() {
+            return Ok(None);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.get(symbol) }.map(Some)
     }
 
     /// As [`Scope::get`], without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future is
@@ -185,10 +227,11 @@ impl Scope {
         async move {
             loop {
                 let found = answer.await.map_err(|error| scope.told(error))?;
-                if let Some((address, code)) = scope.hold(&symbol, &found)? {
+                if let Some((definition, code)) = scope.hold(&symbol, &found)? {
+                    check_callable(symbol.as_str(), definition)?;
                     scope.initialize_on_lookup()?;
                     // SAFETY: as in `get`.
-                    return Ok(Function { pointer: unsafe { F::from_address(address) }, code });
+                    return Ok(Function { pointer: unsafe { F::from_address(definition.address) }, code });
                 }
                 answer = ask(&scope, &symbol);
             }
@@ -196,7 +239,18 @@ impl Scope {
     }
 
     /// The address of a function, and the handle that keeps its code.
-    fn held(&self, symbol: &str) -> Result<Held, JitError> {
+    fn held_function(&self, symbol: &str) -> Result<(ExecutorAddr, Option<HeldCode>), JitError> {
+        let (definition, code) = self.held(symbol)?;
+        check_callable(symbol, definition)?;
+        Ok((definition.address, code))
+    }
+
+    /// A definition, and the handle that keeps what is there.
+    pub(crate) fn held(&self, symbol: &str) -> Result<Held, JitError> {
+        if let Some(held) = self.held_ready(symbol) {
+            self.initialize_on_lookup()?;
+            return Ok(held);
+        }
         let symbol = self.intern(symbol);
         loop {
             let found = self.session().lookup(LookupRequest::new(self.order(), required(&symbol)));
@@ -208,20 +262,36 @@ impl Scope {
         }
     }
 
-    /// Holds the code of a function that was found. `None` if it was removed meanwhile.
+    /// The same for a symbol that is Ready and linked here, without the session's lock.
+    ///
+    /// Something was linked at the address when it was held, and nothing else can come to lie there since. So if the symbol is Ready
+    /// there afterwards, then what is held is its code, also if it was removed and defined anew in between. If nothing was linked there, then
+    /// the address says nothing: the session has to be asked.
+    fn held_ready(&self, symbol: &str) -> Option<Held> {
+        let find = || self.engine.ready.find(self.session(), self.dylib(), symbol);
+        let before = find()?;
+        let code = self.object_layer().hold(before.address)?;
+        (find()? == before).then_some((before, Some(code)))
+    }
+
+    /// Holds what lies at a definition that was found. `None` if it was removed meanwhile.
     fn hold(&self, symbol: &SymbolName, found: &LookupResult) -> Result<Option<Held>, JitError> {
         let found = found.get(symbol).zip(found.dependency(symbol));
         let (definition, token) = found.ok_or(LookupError::Closed)?;
-        if !definition.flags.contains(SymbolFlags::CALLABLE) {
-            return Err(JitError::NotCallable { symbol: symbol.as_str().into() });
-        }
-        let address = definition.address;
-        Ok(self.session().while_present(token, || (address, self.object_layer().hold(address)))?)
+        let hold = || (definition, self.object_layer().hold(definition.address));
+        Ok(self.session().while_present(token, hold)?)
     }
 }
 
-/// The address of a function, and the handle that keeps its code: none if the code is the process's.
-type Held = (ExecutorAddr, Option<HeldCode>);
+fn check_callable(symbol: &str, definition: ExecutorSymbolDef) -> Result<(), JitError> {
+    match definition.flags.contains(SymbolFlags::CALLABLE) {
+        true => Ok(()),
+        false => Err(JitError::NotCallable { symbol: symbol.into() }),
+    }
+}
+
+/// A definition, and the handle that keeps what is there: none if it is the process's.
+type Held = (ExecutorSymbolDef, Option<HeldCode>);
 
 fn required(symbol: &SymbolName) -> LookupSet {
     LookupSet::required([symbol.clone()])

@@ -30,6 +30,8 @@
 //! | compile modules whose names mean something else each time | [`Scope::add_translation_unit`] |
 //! | add IR, objects, archives, libraries | [`Scope::add_file`] and what stands beside it |
 //! | call what was compiled, and keep its code | [`Scope::get`], [`Function`] |
+//! | let it call functions and use data of the host; read its data | [`Scope::define`], [`Scope::define_data`], [`Scope::get_data`] |
+//! | call it if it is there, and go on otherwise | [`Scope::try_get`] |
 //! | call what others redefine and remove, from threads of a runtime | [`Scope::enter`], [`Scope::get_guarded`] |
 //! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
@@ -70,10 +72,12 @@ mod compiler_runtime;
 mod dylibs;
 mod engine;
 mod error;
+mod executable;
 mod files;
 mod function;
 mod guard;
 mod handle;
+mod host;
 mod initialize;
 mod jit;
 mod lazy;
@@ -93,10 +97,11 @@ mod unmapping;
 pub use builder::JitBuilder;
 #[cfg(feature = "llvm")]
 pub use cache::CacheOptions;
-pub use error::JitError;
+pub use error::{JitError, Unexported};
 pub use function::FunctionPointer;
 pub use guard::{Guard, GuardedFunction, PendingReclaim};
 pub use handle::Function;
+pub use host::Data;
 pub use jit::Jit;
 pub use lazy::LazyName;
 pub use objects::OnCall;

@@ -4,7 +4,8 @@ use std::future::Future;
 
 use uruk_core::{ExecutorSymbolDef, LookupError, LookupRequest, LookupSet};
 
-use crate::error::JitError;
+use crate::error::{JitError, Unexported};
+use crate::executable;
 use crate::scope::Scope;
 
 impl Scope {
@@ -106,10 +107,17 @@ impl Scope {
         Ok(self.session().retry(&self.order(), &names)?)
     }
 
-    /// The error of a lookup, which says how a failed symbol can be made once more. A program that has the process for itself is told
-    /// nothing of that: it ends with the error.
+    /// The error of a lookup, which says how a failed symbol can be made once more, and which missing symbols the executable keeps to itself.
+    /// A program that has the process for itself is told nothing of that: it ends with the error.
     pub(crate) fn told(&self, error: LookupError) -> JitError {
-        let is_of_process = self.engine.files.platform.is_of_process();
-        JitError::Lookup(if is_of_process { error } else { error.with_remedy() })
+        if self.engine.files.platform.is_of_process() {
+            return JitError::Lookup(error);
+        }
+        let missing = error.missing_symbols();
+        let symbols = if missing.is_empty() { Vec::new() } else { executable::defined_of(missing) };
+        match (symbols.is_empty(), error.with_remedy()) {
+            (true, error) => JitError::Lookup(error),
+            (false, source) => JitError::Unexported(Box::new(Unexported { symbols, source })),
+        }
     }
 }

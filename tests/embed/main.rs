@@ -14,6 +14,7 @@ mod first_calls;
 mod function_unit;
 mod guards;
 mod handles;
+mod host;
 mod lazy;
 #[cfg(feature = "llvm")]
 mod meanings;

@@ -44,7 +44,7 @@ const PIPELINE: [&str; 14] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 27] = [
+const FACADE: [&str; 29] = [
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
@@ -54,6 +54,7 @@ const FACADE: [&str; 27] = [
     "archive",          // archives that go with a tracker
     "files",            // files of any format become part of a program
     "compiler_runtime", // the C compiler's own library
+    "executable",       // symbols that the host keeps to itself
     "ready",            // lookups of Ready symbols
     "engine",           // what all scopes share
     "scope",            // a dylib or a tracker
@@ -61,6 +62,7 @@ const FACADE: [&str; 27] = [
     "lookup",
     "adding",
     "handle",
+    "host",
     "guard",
     "lazy",
     "unmapping",
