@@ -132,7 +132,11 @@ impl Scope {
         self.add_ir(ObjectBuffer::new(name, text.as_bytes().to_vec()))
     }
 
-    /// Adds a module that was built in memory.
+    /// Adds a module that was built in memory. Where functions are [compiled when they are called](crate::JitBuilder::compile_on_call), or in
+    /// [tiers](crate::JitBuilder::tiers), so are those of the module.
+    ///
+    /// # Cost
+    /// There the module is written as bitcode first, and verified when it is read.
     ///
     /// # Errors
     /// As [`Scope::add_ir`].

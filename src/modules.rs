@@ -98,12 +98,15 @@ impl Modules {
         self.whole(tracker, unit.with_meanings(session, &info), work_bytes)
     }
 
-    /// The unit of a module in memory.
+    /// The units of a module in memory. Functions that are compiled when they are called are cut out of bitcode.
     pub(crate) fn units_of_module(
         &self,
         tracker: &ResourceTracker,
         module: ThreadSafeModule,
     ) -> Result<FileUnits, JitError> {
+        if self.linking.on_call.is_some() && !module.is_bound_to_process() {
+            return self.units(tracker, module.to_bitcode()?);
+        }
         let session = tracker.dylib().session();
         let unit = IrMaterializationUnit::from_module(session, self.layer.clone(), &self.target, module)?;
         self.whole(tracker, unit, UnitTraits::default().work_bytes)

@@ -197,8 +197,9 @@ impl JitBuilder {
     /// functions is called, or something refers to its data; so is a file with [`OnCall::Module`]. Files that do something by being there,
     /// such as running code at start, are not put off.
     ///
-    /// A module that was [built in memory](crate::Scope::add_module), and one added with its [interface](crate::Scope::add_ir_with_interface), is compiled as a
-    /// whole.
+    /// A module that was [built in memory](crate::Scope::add_module) is taken as the bitcode that it is written as. It is compiled as a whole if it
+    /// is [bound to the process](uruk_pipeline::ir::ThreadSafeModule::bound_to_process), and so is one added with its
+    /// [interface](crate::Scope::add_ir_with_interface).
     ///
     /// # Examples
     /// ```

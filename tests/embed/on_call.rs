@@ -1,7 +1,8 @@
 //! Modules whose functions are compiled when they are first called.
 
 use uruk::core::{FnUnit, SymbolFlags};
-use uruk::pipeline::ir::OptimizationLevel;
+use uruk::pipeline::ir::{OptimizationLevel, ThreadSafeModule};
+use uruk::pipeline::object::ObjectBuffer;
 use uruk::{Function, FunctionPointer, Jit, JitBuilder, JitError, OnCall};
 
 use crate::support::{alone, cpp, engine, is_alone};
@@ -49,6 +50,24 @@ fn of_a_module_that_is_compiled_which_is_called() {
     let [next, other] = ["next", "other_name"].map(|name| jit.lookup(name).expect("its stub").address);
     assert_eq!(next, other);
     assert_eq!((get::<Answer>(&jit, "other_name")(), pieces(&jit)), (5, 5));
+}
+
+/// A module that was built in memory was compiled as a whole, and nothing said so.
+#[test]
+fn of_a_module_in_memory_which_is_called() {
+    let text = "define i32 @answer() { ret i32 42 } define i32 @never() { ret i32 1 }";
+    let module =
+        || ThreadSafeModule::parse(&ObjectBuffer::new("module.ll", text.as_bytes())).expect("valid IR");
+    let jit = builder().build().expect("an engine for this machine");
+    jit.add_module(module()).expect("new names");
+    let answer = get::<Answer>(&jit, "answer");
+    assert_eq!(pieces(&jit), 1, "the stubs");
+    assert_eq!((answer(), pieces(&jit)), (42, 2));
+
+    // Addresses of this process must not get into a cache, which keeps functions.
+    let jit = builder().build().expect("an engine for this machine");
+    jit.add_module(module().bound_to_process()).expect("new names");
+    assert_eq!((get::<Answer>(&jit, "answer")(), pieces(&jit)), (42, 1));
 }
 
 /// The names of a lazy program: of a stub, of a body that was not called, and of one that was.

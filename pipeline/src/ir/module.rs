@@ -206,8 +206,8 @@ impl ThreadSafeModule {
         self
     }
 
-    /// Whether it has.
-    pub(super) fn is_bound_to_process(&self) -> bool {
+    /// Whether the module has addresses of this process in it.
+    pub fn is_bound_to_process(&self) -> bool {
         self.is_bound_to_process
     }
 
