@@ -75,7 +75,7 @@ pub struct Rebase {
     pub kind: EdgeKind,
     /// Where it leads.
     pub target: RebaseTarget,
-    /// What is added to that.
+    /// The number that is added to the place of the target.
     pub addend: i64,
 }
 

@@ -119,7 +119,7 @@ const MADE_UP: SegmentRequest =
     SegmentRequest { kind: SegmentKind::Data, content_bytes: 64, zero_fill_bytes: 0, align: 64 };
 
 /// The names that an object refers to as thread-local variables.
-fn thread_local_references(bytes: &[u8]) -> HashSet<String> {
+pub(crate) fn thread_local_references(bytes: &[u8]) -> HashSet<String> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(bytes) else { return HashSet::new() };
     assert_eq!(file.elf_header().e_type(LittleEndian), format::ET_REL);
     let undefined = file.symbols().filter(|symbol| symbol.is_undefined() && symbol.kind() == SymbolKind::Tls);
@@ -140,7 +140,7 @@ impl Outcome {
 }
 
 /// The archives to link.
-fn archives() -> Vec<PathBuf> {
+pub(crate) fn archives() -> Vec<PathBuf> {
     let mut found = Vec::new();
     match std::env::var_os("URUK_ARCHIVES") {
         Some(places) => std::env::split_paths(&places).for_each(|place| search(&place, &mut found)),
@@ -173,6 +173,6 @@ fn search(place: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[expect(clippy::print_stderr, reason = "the list is what it is run for")]
-fn report(line: &str) {
+pub(crate) fn report(line: &str) {
     eprintln!("{line}");
 }

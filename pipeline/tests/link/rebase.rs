@@ -1,17 +1,24 @@
 //! A graph that was linked at one place and moved to another is the graph that would have been linked there, byte by byte.
 
 use std::collections::HashMap;
+use std::hash::Hasher as _;
 use std::sync::OnceLock;
+
+use rustc_hash::FxHasher;
 
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use uruk_pipeline::executor::{RuntimeEntries, TlsPlacement, TlsResolvers};
 use uruk_pipeline::link::{
-    Link, LinkEnvironment, LinkOptions, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact, elf,
+    Link, LinkEnvironment, LinkError, LinkOptions, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact,
+    elf,
 };
 use uruk_pipeline::memory::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentRequest,
 };
 
+use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
+
+use crate::archives::{archives, report, thread_local_references};
 use crate::link_support::{Tool, compile, compilers};
 use crate::running::{CATCHER, THROWER};
 
@@ -87,8 +94,10 @@ impl Scene {
 
     /// Some names have no definition.
     fn import(self, name: &str) -> Option<u64> {
-        let sum: u64 = name.bytes().map(u64::from).sum();
-        (!name.contains("weak")).then(|| self.imports + sum * 64)
+        const PLACES: u64 = 1 << 20;
+        let mut hasher = FxHasher::default();
+        hasher.write(name.as_bytes());
+        (!name.contains("weak")).then(|| self.imports + hasher.finish() % PLACES * 64)
     }
 
     fn import_tls(self, name: &str) -> (TlsPlacement, i64) {
@@ -132,11 +141,19 @@ impl Backing for Contents {
     }
 }
 
-/// Links an object to be moved. Gives the contents of its segments.
-fn link(object: &[u8], scene: Scene) -> (Vec<Vec<u8>>, Rebases) {
-    let graph = elf::parse("moved.o", object).expect("an object");
+/// The contents of an object's segments, and what moves them.
+type Moving = (Vec<Vec<u8>>, Rebases);
+
+/// Links an object to be moved.
+fn link(object: &[u8], scene: Scene) -> Moving {
+    try_link(object, scene).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn try_link(object: &[u8], scene: Scene) -> Result<Moving, LinkError> {
+    let thread_local = thread_local_references(object);
+    let graph = elf::parse("moved.o", object)?;
     let options = LinkOptions { is_rebasable: true, ..LinkOptions::default() };
-    let mut link = Link::new(graph, &options).and_then(|link| link.allocate(&scene)).expect("fits");
+    let mut link = Link::new(graph, &options)?.allocate(&scene)?;
     link.place_tls(scene.tls);
     let descriptors: HashMap<u64, String> =
         link.externals().filter_map(|(name, _)| Some((scene.import(name)?, name.to_owned()))).collect();
@@ -149,14 +166,16 @@ fn link(object: &[u8], scene: Scene) -> (Vec<Vec<u8>>, Rebases) {
     let environment =
         LinkEnvironment { tls_placement: &placement, tls_distance: &distance, entries: scene.entries() };
     let lookup = |name: &str| {
-        let kind = if name == "thread_elsewhere" { SymbolFlags::THREAD_LOCAL } else { SymbolFlags::CALLABLE };
+        let kind = match thread_local.contains(name) {
+            true => SymbolFlags::THREAD_LOCAL,
+            false => SymbolFlags::CALLABLE,
+        };
         let address = ExecutorAddr::new(scene.import(name)?);
         Some(ExecutorSymbolDef::new(address, SymbolFlags::EXPORTED | kind))
     };
-    let fixed = link.resolve(lookup, environment).and_then(|link| link.fix());
-    let (mut memory, linked) = fixed.unwrap_or_else(|error| panic!("{error}")).into_parts();
+    let (mut memory, linked) = link.resolve(lookup, environment)?.fix()?.into_parts();
     let contents = (0..linked.ranges.len()).map(|segment| memory.working(segment).to_vec()).collect();
-    (contents, linked.rebases.expect("asked for"))
+    Ok((contents, linked.rebases.expect("asked for")))
 }
 
 /// Moves what was linked for `HERE`.
@@ -219,12 +238,48 @@ fn a_moved_graph_has_the_bytes_of_one_that_was_linked_there() {
         let (here, rebases) = link(object, HERE);
         let (there, _) = link(object, *place);
         assert_ne!(here, there, "{name}: the two places tell nothing");
-        let moved = moved(&here, &rebases, *place);
-        for (segment, (moved, there)) in moved.iter().zip(&there).enumerate() {
-            let differs = moved.iter().zip(there).position(|(moved, there)| moved != there);
-            assert_eq!(differs, None, "{name}: segment {segment} of {} bytes", there.len());
+        assert_eq!(difference(&moved(&here, &rebases, *place), &there), None, "{name}");
+    }
+}
+
+/// The first byte that differs, with the number of its segment.
+fn difference(moved: &[Vec<u8>], there: &[Vec<u8>]) -> Option<(usize, usize)> {
+    let mut segments = moved.iter().zip(there).enumerate();
+    segments.find_map(|(segment, (moved, there))| {
+        let offset = moved.iter().zip(there).position(|(moved, there)| moved != there)?;
+        Some((segment, offset))
+    })
+}
+
+/// The same for what other compilers and assemblers made: every member of the [archives] that links at both places.
+#[test]
+fn members_of_archives_move() {
+    let (mut moved_count, mut changed, mut refused, mut different) = (0, 0, 0, Vec::new());
+    for path in archives() {
+        let archive = ObjectBuffer::open(&path).expect("the archive can be read");
+        let Ok(index) = ArchiveIndex::read(&archive) else { continue };
+        for member in index.members() {
+            let object = member.contents();
+            if FileKind::of(object.bytes()) != FileKind::Object {
+                continue;
+            }
+            let (here, there) = (try_link(object.bytes(), HERE), try_link(object.bytes(), THERE_AND_NEAR));
+            match (here, there) {
+                (Ok((here, rebases)), Ok((there, _))) => {
+                    moved_count += 1;
+                    changed += usize::from(here != there);
+                    let difference = difference(&moved(&here, &rebases, THERE_AND_NEAR), &there);
+                    different.extend(difference.map(|at| (object.name().to_owned(), at)));
+                }
+                _ => refused += 1,
+            }
         }
     }
+    report(&format!(
+        "{moved_count} members moved, {changed} of them changed; {refused} refused at one of the places"
+    ));
+    assert!(changed > 500, "{changed} members changed: are the compilers' archives there?");
+    assert!(different.is_empty(), "{} differ: {different:?}", different.len());
 }
 
 /// Each kind of target is needed by some object: without its fields the bytes are others.
