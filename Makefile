@@ -22,7 +22,7 @@ SOAK_SHUTTLE_SECONDS ?= 20
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check loom shuttle weaken tsan stress stress-tsan soak fuzz bench
+.PHONY: help setup demo test check package loom shuttle weaken tsan stress stress-tsan soak fuzz bench
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
@@ -45,6 +45,10 @@ check: setup ## Format, lints and documentation, as CI has them.
 	$(CARGO) clippy --workspace --features uruk/cli --all-targets -- -D warnings
 	$(LOOM) clippy -p uruk-core -p uruk-dispatch -p loom-tests --all-targets -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace --features uruk/cli
+
+package: setup ## Packs each crate as for a registry, builds what was packed, and documents it as docs.rs does. Publishes nothing.
+	$(CARGO) publish --dry-run --workspace --allow-dirty
+	@scripts/docs-rs.sh
 
 loom: ## Explores the interleavings of every protocol that more than one thread runs, and shows that each model can fail.
 	$(LOOM) test --release -p loom-tests

@@ -1,5 +1,5 @@
 //! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found, and writes what `ir/library.rs` needs in
-//! order to load that LLVM late. Does nothing without feature `llvm`.
+//! order to load that LLVM late. Does nothing without feature `llvm`, and nothing with `unlinked-llvm`, which documents where there is no LLVM.
 
 const FILES: [&str; 8] = [
     "src/ir/shim.cpp",
@@ -20,11 +20,11 @@ fn main() {
         println!("cargo::rerun-if-changed={file}");
     }
     println!("cargo::rustc-check-cfg=cfg(uruk_lazy_llvm)");
-    #[cfg(feature = "llvm")]
+    #[cfg(all(feature = "llvm", not(feature = "unlinked-llvm")))]
     llvm::build();
 }
 
-#[cfg(feature = "llvm")]
+#[cfg(all(feature = "llvm", not(feature = "unlinked-llvm")))]
 mod llvm {
     use std::fmt::Write as _;
     use std::path::{Path, PathBuf};

@@ -1,21 +1,4 @@
-//! The symbol protocol of Uruk: sessions, dylibs, queries, materializers and the waiting forest.
-//!
-//! A program is a set of symbols. Asking for a symbol runs the unit that provides it, and the units which
-//! that unit needs. No caller receives a Ready address before everything behind it is in place. This crate
-//! decides who runs, who waits and who fails; it knows neither LLVM nor the operating system.
-//!
-//! ```
-//! use uruk_core::{ExecutionSession, ExecutorAddr, ExecutorSymbolDef, SymbolFlags, absolute_symbols};
-//!
-//! let session = ExecutionSession::new();
-//! let main = session.create_jit_dylib("main")?;
-//! let answer = session.intern("answer");
-//! let definition = ExecutorSymbolDef::new(ExecutorAddr::new(42), SymbolFlags::EXPORTED);
-//! main.define(absolute_symbols([(answer.clone(), definition)].into_iter().collect()))?;
-//! assert_eq!(session.lookup_symbol(&main.link_order(), &answer)?, definition);
-//! session.close()?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! | to see | read |
 //! |---|---|

@@ -14,6 +14,7 @@ mod examples;
 mod layers;
 mod modules;
 mod names;
+mod packages;
 mod prose;
 mod source;
 
