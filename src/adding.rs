@@ -1,15 +1,17 @@
 //! How files are added to a dylib.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
-use uruk_core::{MaterializationUnit, ResourceTracker};
+use uruk_core::{MaterializationUnit, ResourceTracker, SymbolFlags};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
 use crate::error::JitError;
 use crate::files::Files;
+use crate::object_unit::ObjectUnit;
 use crate::scope::Scope;
 use crate::units::{FileFormat, FileUnits};
 
@@ -186,6 +188,53 @@ impl Scope {
     /// [`JitError::Define`] if its symbols are refused.
     pub fn add_unit(&self, unit: Box<dyn MaterializationUnit>) -> Result<(), JitError> {
         self.add_units(|_, _| Ok(FileUnits::alone(unit, UnitTraits::default())))
+    }
+
+    /// Adds functions that a compiler of one's own makes: `compile` is called once, when one of them is first looked up, and gives a relocatable
+    /// object that defines them.
+    ///
+    /// References of the object are found as those of any other are. Its other definitions are its own.
+    ///
+    /// # Concurrency
+    /// `compile` runs on a compile thread, under no lock, and may look symbols up. If it panics, the functions fail.
+    ///
+    /// # Errors
+    /// [`JitError::Define`] if a name is defined already, or the scope's tracker was removed. An error of `compile` fails the functions.
+    ///
+    /// # Panics
+    /// If there are no functions.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # use uruk::pipeline::ir::ThreadSafeModule;
+    /// # use uruk::pipeline::object::ObjectBuffer;
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// # let compiler = jit.ir_layer().compiler().clone();
+    /// # let compile = move |name: &str, source: &str| {
+    /// #     ThreadSafeModule::parse(&ObjectBuffer::new(name, source.as_bytes().to_vec())).and_then(|module| compiler.compile(module))
+    /// # };
+    /// // `compile` is any function from a source to the bytes of an object.
+    /// jit.add_object_fn(["f"], move || compile("f", "define i64 @f() { ret i64 42 }"))?;
+    /// // SAFETY: that is the function's signature.
+    /// let f = unsafe { jit.get::<extern "C" fn() -> i64>("f") }?;
+    /// assert_eq!(f(), 42);
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// ```
+    pub fn add_object_fn<'n, E: Into<Box<dyn Error + Send + Sync>> + 'static>(
+        &self,
+        functions: impl IntoIterator<Item = &'n str>,
+        compile: impl FnOnce() -> Result<ObjectBuffer, E> + Send + 'static,
+    ) -> Result<(), JitError> {
+        let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+        let names: Vec<_> = functions.into_iter().map(|function| self.intern(function)).collect();
+        let name = names.first().expect("a unit promises at least one function").clone();
+        let symbols = names.into_iter().map(|name| (name, flags)).collect();
+        self.add_unit(Box::new(ObjectUnit { name, symbols, layer: self.object_layer().clone(), compile }))
     }
 
     fn add_units(

@@ -227,11 +227,9 @@ impl Scope {
         async move {
             loop {
                 let found = answer.await.map_err(|error| scope.told(error))?;
-                if let Some((definition, code)) = scope.hold(&symbol, &found)? {
-                    check_callable(symbol.as_str(), definition)?;
-                    scope.initialize_on_lookup()?;
-                    // SAFETY: as in `get`.
-                    return Ok(Function { pointer: unsafe { F::from_address(definition.address) }, code });
+                // SAFETY: the caller's promise.
+                if let Some(function) = unsafe { scope.function_of(&symbol, &found) }? {
+                    return Ok(function);
                 }
                 answer = ask(&scope, &symbol);
             }
@@ -272,6 +270,22 @@ impl Scope {
         let before = find()?;
         let code = self.object_layer().hold(before.address)?;
         (find()? == before).then_some((before, Some(code)))
+    }
+
+    /// The handle of a function that was found. `None` if it was removed meanwhile.
+    ///
+    /// # Safety
+    /// As [`Scope::get`].
+    pub(crate) unsafe fn function_of<F: FunctionPointer>(
+        &self,
+        symbol: &SymbolName,
+        found: &LookupResult,
+    ) -> Result<Option<Function<F>>, JitError> {
+        let Some((definition, code)) = self.hold(symbol, found)? else { return Ok(None) };
+        check_callable(symbol.as_str(), definition)?;
+        self.initialize_on_lookup()?;
+        // SAFETY: as in `get`.
+        Ok(Some(Function { pointer: unsafe { F::from_address(definition.address) }, code }))
     }
 
     /// Holds what lies at a definition that was found. `None` if it was removed meanwhile.

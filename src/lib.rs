@@ -36,7 +36,8 @@
 //! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
-//! | bring a compiler of one's own | [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
+//! | have it compiled in the background | [`Scope::request`] |
+//! | bring a compiler of one's own | [`Scope::add_object_fn`]; [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Scope::add_lazy`] |
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
@@ -50,6 +51,8 @@
 //!
 //! The crates below stand alone: [`core`] is the symbol protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to
 //! running code. `examples/` has programs for most of these rows.
+//!
+//! The [`cookbook`] has a recipe for each of the things that most programs want.
 //!
 //! # Features
 //!
@@ -85,14 +88,21 @@ mod link;
 mod lookup;
 #[cfg(feature = "llvm")]
 mod modules;
+mod object_unit;
 mod objects;
 mod ready;
+mod request;
 mod scope;
 #[cfg(feature = "trace")]
 pub mod trace;
 mod unit;
 mod units;
 mod unmapping;
+
+/// Recipes: what most programs that embed an engine want sooner or later.
+#[cfg(feature = "llvm")]
+#[doc = include_str!("cookbook.md")]
+pub mod cookbook {}
 
 pub use builder::JitBuilder;
 #[cfg(feature = "llvm")]
@@ -105,6 +115,7 @@ pub use host::Data;
 pub use jit::Jit;
 pub use lazy::LazyName;
 pub use objects::OnCall;
+pub use request::Request;
 pub use scope::Scope;
 pub use unmapping::Unmapping;
 pub use uruk_core::{OwnedTracker, RefusedRemoval, RemovalPolicy};

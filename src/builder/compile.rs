@@ -14,6 +14,7 @@ use crate::objects::Linking;
 
 /// How modules of LLVM IR are compiled.
 pub(super) struct CompileOptions {
+    pub(super) target: Option<JitTargetMachineBuilder>,
     pub(super) codegen_level: CodegenLevel,
     pub(super) pipeline: OptimizationPipeline,
     pub(super) partition: Partition,
@@ -26,6 +27,7 @@ impl CompileOptions {
     /// `-O2`, verified, without a cache.
     pub(super) fn new() -> Self {
         Self {
+            target: None,
             codegen_level: CodegenLevel::Default,
             pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
             partition: Partition::default(),
@@ -40,7 +42,8 @@ impl CompileOptions {
     /// # Errors
     /// [`JitError::Compile`] and [`JitError::Cache`].
     pub(super) fn modules(self, linking: Arc<Linking>, has_workers: bool) -> Result<Modules, JitError> {
-        let target = JitTargetMachineBuilder::host()?.with_codegen_level(self.codegen_level);
+        let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
+        let target = target.with_codegen_level(self.codegen_level);
         let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
         let mut cache = self.cache.map(|cache| cache.open(&compiler)).transpose()?.unwrap_or_default();
         let of_modules = cache.modules.take();

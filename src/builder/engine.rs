@@ -1,7 +1,7 @@
 //! Where an engine runs: its memory, its threads, its session, and the process around it.
 
 use uruk_core::sync::Arc;
-use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionEvent, TaskDispatcher};
+use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionError, SessionEvent, TaskDispatcher};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions};
@@ -13,6 +13,7 @@ use uruk_pipeline::runtime::process::ProcessSymbols;
 use crate::error::JitError;
 
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
+type ErrorReporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
 
 /// Where an engine runs.
 pub(super) struct EngineOptions {
@@ -21,6 +22,8 @@ pub(super) struct EngineOptions {
     pub(super) memory: Option<Arc<dyn MemoryManager>>,
     pub(super) process: ProcessSymbols,
     pub(super) observer: Option<Observer>,
+    pub(super) on_error: Option<ErrorReporter>,
+    pub(super) background_workers: Option<usize>,
     pub(super) keeps_dependants: bool,
     pub(super) owns_process: bool,
 }
@@ -42,6 +45,8 @@ impl EngineOptions {
             memory: None,
             process: ProcessSymbols::new(),
             observer: None,
+            on_error: None,
+            background_workers: None,
             keeps_dependants: false,
             owns_process: false,
         }
@@ -86,6 +91,9 @@ impl EngineOptions {
         if let Some(observer) = self.observer.take() {
             session = session.observer(observer);
         }
+        if let Some(on_error) = self.on_error.take() {
+            session = session.error_reporter(on_error);
+        }
         Ok(session.build())
     }
 
@@ -93,7 +101,11 @@ impl EngineOptions {
         let of_cores = || std::thread::available_parallelism().map_or(1, usize::from);
         Ok(match self.threads.unwrap_or_else(of_cores) {
             0 => Arc::new(InPlaceTaskDispatcher::default()),
-            threads => Arc::new(WorkStealingTaskDispatcher::builder().workers(threads).build()?),
+            threads => {
+                let pool = WorkStealingTaskDispatcher::builder().workers(threads);
+                let workers = self.background_workers.into_iter();
+                Arc::new(workers.fold(pool, |pool, workers| pool.background_workers_max(workers)).build()?)
+            }
         })
     }
 }

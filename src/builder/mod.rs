@@ -6,9 +6,9 @@ mod engine;
 mod run;
 
 use uruk_core::sync::Arc;
-use uruk_core::{ExecutorAddr, SessionEvent, TaskDispatcher};
+use uruk_core::{ExecutorAddr, SessionError, SessionEvent, TaskDispatcher};
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{OptimizationLevel, OptimizationPipeline, Partition};
+use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
 use uruk_pipeline::lazy::LazyCallFailure;
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -79,6 +79,24 @@ impl JitBuilder {
         self
     }
 
+    /// How many of the threads may run work at once that no lookup waits for: [requests](crate::Scope::request) that are speculative or idle, and
+    /// better code of [tiers](Self::tiers). All but one unless said otherwise. A [dispatcher](Self::dispatcher) of the host has a limit of its
+    /// own.
+    #[must_use]
+    pub fn background_workers(mut self, workers: usize) -> Self {
+        self.engine.background_workers = Some(workers);
+        self
+    }
+
+    /// The processor that code is compiled for, in place of this machine's with all that it has: one without AVX-512, for example. The level
+    /// of code generation stays that of [`optimization`](Self::optimization).
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn target(mut self, target: JitTargetMachineBuilder) -> Self {
+        self.compile.target = Some(target);
+        self
+    }
+
     /// The level of the passes over IR and of code generation.
     #[cfg(feature = "llvm")]
     #[must_use]
@@ -145,6 +163,14 @@ impl JitBuilder {
     #[must_use]
     pub fn observer(mut self, observer: Arc<dyn Fn(&SessionEvent) + Send + Sync>) -> Self {
         self.engine.observer = Some(observer);
+        self
+    }
+
+    /// Called for each error that no caller waits for, such as that of a function that was compiled ahead: without a lock, on any thread,
+    /// possibly on several at once.
+    #[must_use]
+    pub fn on_error(mut self, report: impl Fn(&SessionError) + Send + Sync + 'static) -> Self {
+        self.engine.on_error = Some(Arc::new(report));
         self
     }
 

@@ -26,6 +26,7 @@ mod plugins;
 mod redefine;
 mod redefine_level;
 mod reload;
+mod requests;
 #[cfg(feature = "llvm")]
 mod retry;
 mod scopes;

@@ -44,11 +44,12 @@ const PIPELINE: [&str; 14] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 29] = [
+const FACADE: [&str; 31] = [
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
     "unit",             // a unit with its place in the order of initialisation
+    "object_unit",      // an object that a function makes
     "objects",          // objects, and the linking that all formats share
     "modules",          // LLVM IR
     "archive",          // archives that go with a tracker
@@ -63,6 +64,7 @@ const FACADE: [&str; 29] = [
     "adding",
     "handle",
     "host",
+    "request",
     "guard",
     "lazy",
     "unmapping",

@@ -49,6 +49,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("pipeline/src/runtime/", "answers libc and libgcc in their own terms"),
     ("src/function.rs", "turns an address into a function"),
     ("src/guard.rs", "finds functions to be called under guards"),
+    ("src/request.rs", "passes on what its caller promises of a function"),
     ("src/handle.rs", "makes functions of addresses whose code it holds"),
     ("src/initialize.rs", "runs what was linked"),
     ("src/jit.rs", "its tests call what was linked"),
