@@ -30,6 +30,7 @@
 //! | `section_groups.rs` | objects that are linked together come, are removed, refused and fail |
 //! | `unwind_index.rs` | exceptions look addresses up while objects are registered and removed |
 //! | `call_through.rs` | a stub is called for the first time while others begin to hold it and its body goes |
+//! | `id_table.rs` | calls find the cells of stubs by ids while units come and go |
 //! | `redirect.rs` | a stub is led elsewhere while it is called for the first time, and while bodies go |
 //! | `promote.rs` | a stub gets a better body while others call it for the first time and lead it elsewhere |
 //! | `group.rs` | several functions are led elsewhere at one moment, while they are called, for the first time too |
@@ -37,7 +38,7 @@
 //! | `single_flight.rs` | threads that want one cache entry: one makes it, fails or gives up, and the others wait |
 //! | `write_behind.rs` | entries are pushed to a queue while it is flushed, and while its thread retires |
 //!
-//! The last eight are the pipeline's. They include its files, which need nothing but core for that: no LLVM, and no linker, is built.
+//! Those from `section_groups.rs` on are the pipeline's. They include its files, which need nothing but core for that: no LLVM, and no linker, is built.
 //!
 //! A model never seen to fail proves nothing. So each names, in the table at its head, the steps without which it fails,
 //! and `weakenings` leaves them out one at a time, in every run of the models.

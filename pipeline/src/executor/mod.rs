@@ -100,6 +100,10 @@ pub struct RuntimeEntries {
     pub tls_resolvers: TlsResolvers,
     /// The target of the first call of an indirect function; `link/ifunc.rs` says what it must do.
     pub ifunc_thunk: ExecutorAddr,
+    /// The function that the thunk calls for a stub that has not been called yet; see `runtime/call_through.rs`.
+    pub first_call: ExecutorAddr,
+    /// The same, for a stub whose calls are counted.
+    pub counted_call: ExecutorAddr,
 }
 
 /// The steps of the place before linked code can run. It takes them in the order of the fields.

@@ -13,10 +13,10 @@ use super::cell::{Cell, Slot};
 use super::group::{Group, Table};
 use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
-use super::{Cells, LazyCallError, LazyCallFailure, LazyCallThroughManager};
+use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::linking::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
-use crate::runtime::call_through::{Destination, SlotAddr};
+use crate::runtime::call_through::{Cells, Destination, NamedCells, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
 /// A function's address, and the code that is kept there: `None` if it is not linked code.
@@ -71,7 +71,7 @@ impl LazyFunction {
         // The slot is written, so the stub is held. If it has gone, something else may be there.
         let stubs = slot.addr.counting_part().and_then(|counting| self.manager.layer.hold_stubs(counting));
         let Some((_held, found)) = stubs else { return PromotionEnd::Gone };
-        let is_ours = found.downcast::<Cells>().is_ok_and(|found| Arc::ptr_eq(&*found, cells));
+        let is_ours = found.downcast::<NamedCells>().is_ok_and(|found| Arc::ptr_eq(&**found, cells));
         if !is_ours || !improve.is_improvable(&body.name) {
             return PromotionEnd::Gone;
         }

@@ -59,7 +59,7 @@ pub use self::redirect::RedirectError;
 pub use self::speculator::{SpeculationStats, Speculator};
 use self::stubs::{Contents, StubKind};
 use crate::linking::{ObjectLinkingLayer, StubTargets, Stubs};
-use crate::runtime::call_through::Destination;
+use crate::runtime::call_through::{Cells, Destination, NamedCells};
 use crate::tiers::Improve;
 
 /// Why a first call found no function.
@@ -284,9 +284,6 @@ impl fmt::Debug for LazyCallThroughManager {
     }
 }
 
-/// Those of the stubs of one unit, by their numbers.
-type Cells = Arc<[Box<dyn Destination>]>;
-
 /// The unit of stubs.
 struct LazyReexports {
     unit: Arc<LazyUnit>,
@@ -336,7 +333,8 @@ impl MaterializationUnit for LazyReexports {
         if let Some(improving) = &improving {
             improving.are_at(&cells);
         }
-        let contents = Contents::new(&cells, stubs);
+        let cells = NamedCells::new(cells);
+        let contents = Contents::new(&cells, stubs, manager.layer.executor.entries());
         // Without those that others have taken over.
         let names = |function: &KnownFunction| -> Vec<SymbolName> {
             function.names.iter().filter(|name| functions.contains_key(*name)).cloned().collect()

@@ -7,9 +7,8 @@ use uruk_core::SymbolName;
 use uruk_core::sync::atomic::{AtomicU32, Ordering};
 use uruk_core::sync::{Arc, Weak};
 
-use super::Cells;
 use super::function::LazyFunction;
-use crate::runtime::call_through::Destination;
+use crate::runtime::call_through::{Cells, Destination};
 use crate::tiers::{Improve, Promote, PromotionEnd, PromotionOrder, Tiers};
 
 /// Shared by the functions of one unit.

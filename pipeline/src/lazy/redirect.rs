@@ -8,12 +8,12 @@ use uruk_core::{
     LookupSet, SearchOrder, SymbolName,
 };
 
+use super::LazyCallThroughManager;
 use super::function::{Body, FindError, Found, LazyFunction, find};
 use super::group::{Root, Table};
-use super::{Cells, LazyCallThroughManager};
 use crate::linking::HeldCode;
 use crate::runtime::background::between_forks;
-use crate::runtime::call_through::{RootAddr, note_body, stub_at};
+use crate::runtime::call_through::{Cells, NamedCells, RootAddr, note_body, stub_at};
 
 /// Why a function could not be given another body.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -202,8 +202,8 @@ impl LazyCallThroughManager {
     fn stub(&self, dylib: &JitDylib, function: &SymbolName) -> Result<Stub, RedirectError> {
         let not_lazy = || RedirectError::NotLazy { function: function.clone() };
         let (address, held) = self.find(dylib, function)?;
-        let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<Cells>().ok());
-        let cells = Cells::clone(&*cells.ok_or_else(not_lazy)?);
+        let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<NamedCells>().ok());
+        let cells = Cells::clone(&**cells.ok_or_else(not_lazy)?);
         let (number, root) = held.as_ref().and_then(|held| stub_at(address, held)).ok_or_else(not_lazy)?;
         Ok(Stub { address, cells, number: number as usize, root, _held: held })
     }

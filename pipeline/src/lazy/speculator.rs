@@ -26,13 +26,12 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex, Process, Weak};
 use uruk_core::{ExecutorAddr, JitDylibLookupFlags, LookupRequest, LookupSet, SearchOrder};
 
-use super::Cells;
 use super::function::{LazyFunction, speculative};
 use super::known::{KnownFunction, LazyUnit};
 use super::order::{CallOrder, FunctionOfFile};
 use crate::linking::ObjectLinkingLayer;
 use crate::runtime::background::{BackgroundThread, Next, wait_for_rest};
-use crate::runtime::call_through::stub_at;
+use crate::runtime::call_through::{NamedCells, stub_at};
 use crate::runtime::threads;
 
 /// How many functions the thread leaves to a program that has caught up with it.
@@ -345,7 +344,8 @@ impl Speculator {
     fn compile_callees(&self, layer: &ObjectLinkingLayer, code: ExecutorAddr) {
         for callee in layer.references_of(code) {
             let Some((held, cells)) = layer.hold_stubs(callee) else { continue };
-            let (Some((number, _)), Ok(cells)) = (stub_at(callee, &held), cells.downcast::<Cells>()) else {
+            let (Some((number, _)), Ok(cells)) = (stub_at(callee, &held), cells.downcast::<NamedCells>())
+            else {
                 continue;
             };
             let cell = cells.get(number as usize).map(|cell| -> &dyn Any { &**cell });

@@ -4,12 +4,12 @@ use uruk_core::SymbolName;
 
 use crate::arch::host::lazy::{self, StubTemplate};
 use crate::arch::{Architecture, CodeField};
+use crate::executor::RuntimeEntries;
 use crate::link::graph::{Edge, SectionRole, SymbolId};
 use crate::link::{LinkError, LinkGraph};
 use crate::runtime::call_through::{
-    CallThroughDescriptor, Counted, CountingDescriptor, Destination, StubTable,
+    CallThroughDescriptor, Counted, CountingDescriptor, NamedCells, StubTable,
 };
-use crate::runtime::ifunc;
 
 /// The contents of the sections of stubs, before the link.
 pub(super) struct Contents {
@@ -73,15 +73,15 @@ fn field(at: u64, field: CodeField, target: SymbolId) -> Edge {
 
 impl Contents {
     /// Contents for stubs of `cells`, with counting parts if their kind counts.
-    pub(super) fn new(cells: &[Box<dyn Destination>], kind: StubKind) -> Self {
+    pub(super) fn new(cells: &NamedCells, kind: StubKind, entries: RuntimeEntries) -> Self {
         let counts = kind == StubKind::Counting;
         let (stubs, counted) = (stubs(cells.len(), kind), if counts { cells.len() } else { 0 });
         let cold = [lazy::COUNTING.repeat(counted), lazy::COLD.repeat(cells.len())].concat();
         let frames = lazy::stub_frames(stubs.len() - StubTable::BYTES as usize, cold.len());
         let descriptors = if counts {
-            cells.iter().flat_map(CountingDescriptor::bytes).collect()
+            CountingDescriptor::bytes(cells.id(), entries.counted_call).repeat(cells.len())
         } else {
-            cells.iter().flat_map(CallThroughDescriptor::bytes).collect()
+            CallThroughDescriptor::bytes(cells.id(), entries.first_call).repeat(cells.len())
         };
         Self {
             stubs,
@@ -90,7 +90,7 @@ impl Contents {
             slots: vec![0; 8 * cells.len()],
             calls: vec![0; Counted::BYTES as usize * counted],
             descriptors,
-            thunk: ifunc::lazy_thunk().value().to_le_bytes(),
+            thunk: entries.ifunc_thunk.value().to_le_bytes(),
             root: [0; 8],
             frames,
         }

@@ -71,7 +71,7 @@ use crate::platform::section_groups::Part;
 /// ORC: `ObjectLinkingLayer`.
 #[derive(Clone)]
 pub struct ObjectLinkingLayer {
-    executor: Arc<dyn Executor>,
+    pub(crate) executor: Arc<dyn Executor>,
     platform: Arc<Platform>,
     placements: Arc<TlsPlacements>,
     low: Arc<LowAddresses>,

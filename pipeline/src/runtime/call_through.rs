@@ -11,6 +11,8 @@
 //!
 //! Nothing unwinds out of a first call. If the lookup fails, the destination gives an address to go on at.
 
+mod cells;
+mod id_table;
 mod slot;
 mod table;
 
@@ -23,6 +25,8 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+pub(crate) use self::cells::{Cells, NamedCells};
+use self::id_table::TableId;
 pub(crate) use self::slot::{Counted, RootAddr, SlotAddr};
 use self::slot::{Counting, SlotPlace};
 pub(crate) use self::table::StubTable;
@@ -49,10 +53,12 @@ pub(crate) trait Destination: Any + Send + Sync {
 pub(crate) struct CallThroughDescriptor {
     /// Where the thunk notes its answer: the last field, which is never read. A failed call must not bind the slot.
     ignored_slot: *mut u64,
-    resolver: extern "C" fn(&CallThroughDescriptor) -> u64,
+    /// [`first_call`], or [`counted_call`].
+    resolver: ExecutorAddr,
     /// The slot that the stub jumps through.
     slot: *mut u64,
-    cell: *const Box<dyn Destination>,
+    /// The id of the cells of the stub's unit.
+    cells: u64,
     table: *const StubTable,
     /// The function's address.
     stub: u64,
@@ -80,15 +86,22 @@ impl CallThroughDescriptor {
         SlotAddr { place, stub: self.stub, counting: None }
     }
 
-    /// The bytes of one whose slots the linker fills in. `cell` has to stay where it is for as long as the stub can be called.
-    #[expect(clippy::borrowed_box, reason = "what is written is the box's own address, which is thin")]
-    pub(crate) fn bytes(cell: &Box<dyn Destination>) -> [u8; Self::BYTES as usize] {
+    /// Calls `look` with the cell of the stub. Does nothing if the stub's unit has gone.
+    fn with_cell<T>(&self, look: impl FnOnce(&dyn Destination) -> T) -> Option<T> {
+        // SAFETY: it stands beside the stub that this is of, which is there.
+        let number = unsafe { &*self.table }.number(self.stub)?;
+        let cells = cells::find(self.cells)?;
+        Some(look(&**cells.get(number as usize)?))
+    }
+
+    /// The bytes of one whose slots the linker fills in: of a stub of the unit that has these `cells`. `resolver` is the function that the
+    /// thunk calls.
+    pub(crate) fn bytes(cells: TableId, resolver: ExecutorAddr) -> [u8; Self::BYTES as usize] {
         let mut bytes = [0; Self::BYTES as usize];
-        let resolver = first_call as extern "C" fn(&Self) -> u64 as *const () as u64;
-        let cell = ptr::from_ref(cell) as u64;
-        for (offset, value) in
-            [(std::mem::offset_of!(Self, resolver), resolver), (std::mem::offset_of!(Self, cell), cell)]
-        {
+        for (offset, value) in [
+            (std::mem::offset_of!(Self, resolver), resolver.value()),
+            (std::mem::offset_of!(Self, cells), cells.number()),
+        ] {
             bytes[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
         }
         bytes
@@ -115,15 +128,21 @@ impl CountingDescriptor {
     }
 
     /// As [`CallThroughDescriptor::bytes`].
-    #[expect(clippy::borrowed_box, reason = "as there")]
-    pub(crate) fn bytes(cell: &Box<dyn Destination>) -> [u8; Self::BYTES as usize] {
-        const RESOLVER: usize = std::mem::offset_of!(CallThroughDescriptor, resolver);
+    pub(crate) fn bytes(cells: TableId, resolver: ExecutorAddr) -> [u8; Self::BYTES as usize] {
         let mut bytes = [0; Self::BYTES as usize];
-        let resolver = counted_call as extern "C" fn(&Self) -> u64 as *const () as u64;
-        bytes[..CallThroughDescriptor::BYTES as usize].copy_from_slice(&CallThroughDescriptor::bytes(cell));
-        bytes[RESOLVER..][..8].copy_from_slice(&resolver.to_le_bytes());
+        bytes[..CallThroughDescriptor::BYTES as usize]
+            .copy_from_slice(&CallThroughDescriptor::bytes(cells, resolver));
         bytes
     }
+}
+
+/// The functions that the thunk calls: of stubs whose calls are not counted, and of those whose calls are.
+pub(super) fn resolvers() -> [ExecutorAddr; 2] {
+    let (first, counted): (
+        extern "C" fn(&CallThroughDescriptor) -> u64,
+        extern "C" fn(&CountingDescriptor) -> u64,
+    ) = (first_call, counted_call);
+    [ExecutorAddr::from_ptr(first as *const ()), ExecutorAddr::from_ptr(counted as *const ())]
 }
 
 /// Called by the thunk.
@@ -137,9 +156,7 @@ extern "C" fn counted_call(descriptor: &CountingDescriptor) -> u64 {
     let Some(body) = slot.counted_body() else { return call_first(&descriptor.first, slot) };
     // SAFETY: the C library's place of this thread.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the maker of the stub keeps the cell at its place for as long as the stub may be called.
-    let cell = unsafe { &**descriptor.first.cell };
-    cell.counted_out(slot);
+    descriptor.first.with_cell(|cell| cell.counted_out(slot));
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     body
@@ -150,14 +167,16 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
     let once = OnceCall::save();
-    // SAFETY: the maker of the stub keeps the cell at its place for as long as the stub may be called.
-    let cell = unsafe { &**descriptor.cell };
-    let found = bind(slot, cell);
+    let found = descriptor.with_cell(|cell| bind(slot, cell));
     once.restore();
     drop(blocked);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
-    found.unwrap_or_else(|instead| instead).value()
+    match found {
+        Some(Ok(address) | Err(address)) => address.value(),
+        // The caller has a pointer into code that was removed: there is nothing to go on at.
+        None => ExecutorAddr::from_ptr(libc::abort as *const ()).value(),
+    }
 }
 
 /// The thread-local variables that `std::call_once` of libstdc++ sets and reads back. LLVM uses `call_once` too, so a first call between
@@ -226,13 +245,12 @@ pub(crate) fn prepare(function: ExecutorAddr) {
         let blocked = BlockedSignals::begin();
         // SAFETY: linked code that was found there stays, or the caller hands out a pointer to code that is being removed.
         let Some((descriptor, slot)) = (unsafe { unbound(function) }) else { continue };
-        // SAFETY: as for a first call.
-        let cell = unsafe { &**descriptor.cell };
-        if let Ok(address) = bind(slot, cell) {
-            let calls = cell.refers_to(address).into_iter();
-            let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
-            seen.extend(calls);
-        }
+        let calls = descriptor.with_cell(|cell| {
+            bind(slot, cell).map_or_else(|_| Vec::new(), |address| cell.refers_to(address))
+        });
+        let calls = calls.unwrap_or_default().into_iter();
+        let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
+        seen.extend(calls);
         drop(blocked);
     }
 }

@@ -36,10 +36,11 @@ pub(super) enum LockOrder {
     ExitHandlers,
     UnwindIndex,
     Stubs,
+    StubCells,
 }
 
 impl LockOrder {
-    const COUNT: usize = Self::Stubs as usize + 1;
+    const COUNT: usize = Self::StubCells as usize + 1;
 }
 
 /// The locks that are known, by their order. Set once each, while [`GATE`] is held.

@@ -11,7 +11,7 @@ use super::endings::Ending;
 use super::process::{self, KnownEntry};
 use super::tls::{self, ReservedTls, TlsIndex, TlsModule, register_module};
 use super::unwind::{self, UnwindError, UnwindRegistration};
-use super::{ifunc, tls::distance_from_thread_pointer};
+use super::{call_through, ifunc, tls::distance_from_thread_pointer};
 use crate::executor::{
     Actions, CodeNumber, Executor, HeldTls, NotStatic, PublishError, Published, RuntimeEntries, TlsError,
     TlsImage, TlsPlacement, TlsReservation, TlsResolvers, TlsShape,
@@ -40,7 +40,9 @@ impl Executor for InProcessExecutor {
     }
 
     fn entries(&self) -> RuntimeEntries {
-        RuntimeEntries { tls_resolvers: TlsResolvers::of_process(), ifunc_thunk: ifunc::lazy_thunk() }
+        let [first_call, counted_call] = call_through::resolvers();
+        let (tls_resolvers, ifunc_thunk) = (TlsResolvers::of_process(), ifunc::lazy_thunk());
+        RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }
     }
 
     fn place_tls(&self, shape: TlsShape) -> Result<TlsReservation, TlsError> {

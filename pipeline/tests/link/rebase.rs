@@ -89,6 +89,7 @@ impl Scene {
         RuntimeEntries {
             tls_resolvers: TlsResolvers { fixed: at(0), dynamic: at(16), absent: at(32) },
             ifunc_thunk: at(48),
+            ..RuntimeEntries::default()
         }
     }
 
