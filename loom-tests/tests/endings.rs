@@ -58,11 +58,9 @@ pub(crate) struct CodeExtent {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call(usize);
 
-pub(crate) mod runtime {
-    pub(crate) mod array_function {
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(crate) struct ArrayFunction;
-    }
+pub(crate) mod executor {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) struct ArrayFunction;
 }
 
 const FUNCTIONS: usize = 2;
