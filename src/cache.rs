@@ -32,7 +32,7 @@ use crate::unit::yields_to_libraries;
 /// # }
 /// ```
 pub struct CacheOptions {
-    place: Place,
+    place: CachePlace,
     mode: CacheMode,
     limits: PackLimits,
     memory_bytes: usize,
@@ -40,7 +40,7 @@ pub struct CacheOptions {
     observer: Option<Arc<CacheObserver>>,
 }
 
-enum Place {
+enum CachePlace {
     Directory(PathBuf),
     Store(Arc<dyn ObjectCache>),
 }
@@ -54,15 +54,15 @@ impl CacheOptions {
     ///
     /// An engine whose directory cannot be used works without a cache, and [`Jit::cache_refused`] says why.
     pub fn directory(path: impl Into<PathBuf>) -> Self {
-        Self::of(Place::Directory(path.into()))
+        Self::of(CachePlace::Directory(path.into()))
     }
 
     /// A cache in a store, of the host's own or of the engine's.
     pub fn store(store: Arc<dyn ObjectCache>) -> Self {
-        Self::of(Place::Store(store))
+        Self::of(CachePlace::Store(store))
     }
 
-    fn of(place: Place) -> Self {
+    fn of(place: CachePlace) -> Self {
         Self {
             place,
             mode: CacheMode::default(),
@@ -116,7 +116,7 @@ impl CacheOptions {
             CacheMode::ReadOnly | CacheMode::RequireHit => Access::ReadOnly,
         };
         let (below, disk): (Arc<dyn ObjectCache>, _) = match place {
-            Place::Directory(path) => {
+            CachePlace::Directory(path) => {
                 let disk = match DiskCache::open(&path, access, limits) {
                     Ok(disk) => Arc::new(disk),
                     Err(error) if mode == CacheMode::RequireHit => return Err(Arc::new(error).into()),
@@ -124,8 +124,10 @@ impl CacheOptions {
                 };
                 (disk.clone(), Some(disk))
             }
-            Place::Store(store) if access == Access::ReadOnly => (Arc::new(ReadOnlyCache::new(store)), None),
-            Place::Store(store) => (store, None),
+            CachePlace::Store(store) if access == Access::ReadOnly => {
+                (Arc::new(ReadOnlyCache::new(store)), None)
+            }
+            CachePlace::Store(store) => (store, None),
         };
         let store = Arc::new(CompileCache::new(memory_bytes, Some(below)));
         let mut cache = IrCache::new(store, mode, compiler).salted(salt);
@@ -186,8 +188,8 @@ impl fmt::Debug for CacheOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("CacheOptions");
         match &self.place {
-            Place::Directory(path) => debug.field("directory", path),
-            Place::Store(store) => debug.field("store", store),
+            CachePlace::Directory(path) => debug.field("directory", path),
+            CachePlace::Store(store) => debug.field("store", store),
         };
         debug.field("mode", &self.mode).finish_non_exhaustive()
     }

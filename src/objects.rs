@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{ResourceTracker, SymbolFlags};
 use uruk_pipeline::lazy::{FileLayer, FileStubs, LazyCallThroughManager};
-use uruk_pipeline::link::elf::CloseReferences;
+use uruk_pipeline::link::elf::Refs32;
 use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::object::{
     CommonSymbols, ObjectBuffer, ObjectInterface, ObjectLayer, ObjectMaterializationUnit, ObjectSymbol,
@@ -109,7 +109,7 @@ impl Stubs {
             return Ok(Self::BeforeStart);
         }
         // One that holds addresses in 32 bits is placed by what it refers to.
-        let is_placed = CloseReferences::read(object).needs_low_addresses;
+        let is_placed = Refs32::read(object).needs_low_addresses;
         if is_placed
             || !interface.is_passive()
             || allocates(interface.defined.iter().map(|symbol| symbol.name))

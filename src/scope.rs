@@ -58,18 +58,18 @@ use crate::engine::Engine;
 #[doc(alias = "JITDylib")]
 pub struct Scope {
     pub(crate) engine: Arc<Engine>,
-    place: Place,
+    place: ScopePlace,
 }
 
 #[derive(Clone)]
-enum Place {
+enum ScopePlace {
     Dylib(JitDylib),
     Tracker(ResourceTracker),
 }
 
 impl Scope {
     pub(crate) fn new(engine: Arc<Engine>, dylib: JitDylib) -> Self {
-        Self { engine, place: Place::Dylib(dylib) }
+        Self { engine, place: ScopePlace::Dylib(dylib) }
     }
 
     /// The scope of another dylib of the engine: one that [`session`](Self::session) has made, or that a generator is asked for.
@@ -89,7 +89,7 @@ impl Scope {
     #[must_use]
     pub fn in_dylib(&self, dylib: &JitDylib) -> Self {
         self.assert_own(dylib);
-        Self { engine: self.engine.clone(), place: Place::Dylib(dylib.clone()) }
+        Self { engine: self.engine.clone(), place: ScopePlace::Dylib(dylib.clone()) }
     }
 
     /// The scope of `tracker`: added files belong to it, and go with it. Lookups follow the link order of the tracker's dylib.
@@ -114,14 +114,14 @@ impl Scope {
     #[must_use]
     pub fn in_tracker(&self, tracker: &ResourceTracker) -> Self {
         self.assert_own(tracker.dylib());
-        Self { engine: self.engine.clone(), place: Place::Tracker(tracker.clone()) }
+        Self { engine: self.engine.clone(), place: ScopePlace::Tracker(tracker.clone()) }
     }
 
     /// The dylib that definitions go to, and whose link order lookups follow.
     pub fn dylib(&self) -> &JitDylib {
         match &self.place {
-            Place::Dylib(dylib) => dylib,
-            Place::Tracker(tracker) => tracker.dylib(),
+            ScopePlace::Dylib(dylib) => dylib,
+            ScopePlace::Tracker(tracker) => tracker.dylib(),
         }
     }
 
@@ -171,14 +171,14 @@ impl Scope {
     /// The tracker that owns everything that is added here.
     pub(crate) fn tracker(&self) -> ResourceTracker {
         match &self.place {
-            Place::Dylib(dylib) => dylib.default_tracker(),
-            Place::Tracker(tracker) => tracker.clone(),
+            ScopePlace::Dylib(dylib) => dylib.default_tracker(),
+            ScopePlace::Tracker(tracker) => tracker.clone(),
         }
     }
 
     /// Whether added files go with a tracker.
     pub(crate) fn is_of_tracker(&self) -> bool {
-        matches!(self.place, Place::Tracker(_))
+        matches!(self.place, ScopePlace::Tracker(_))
     }
 
     fn assert_own(&self, dylib: &JitDylib) {

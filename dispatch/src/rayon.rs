@@ -60,7 +60,7 @@ use crate::worker;
 
 use board::{Board, Call, Orders, Who};
 use builder::Host;
-use counters::Counters;
+use counters::RayonCounters;
 use here::{Beneath, Entry};
 
 pub use builder::RayonTaskDispatcherBuilder;
@@ -133,7 +133,7 @@ impl RayonTaskDispatcher {
 struct Shared {
     board: Mutex<Board>,
     /// The board's.
-    counters: Arc<Counters>,
+    counters: Arc<RayonCounters>,
     limits: Arc<Limits>,
     /// Where spares wait to be called.
     called: Condvar,
@@ -229,7 +229,7 @@ impl Shared {
             None => (Who::Foreign, None),
         };
         let orders = self.board.lock().begin_wait(who, task);
-        let _blocked = Blocked { shared: self, who, task };
+        let _blocked = WaitingThread { shared: self, who, task };
         if !self.follow(orders) && who != Who::Foreign {
             return Err(WaitError::NoThread { queued: self.board.lock().waiting() });
         }
@@ -277,13 +277,13 @@ impl Shared {
 }
 
 /// A thread that waits; when it is dropped, also by a panic, the thread goes on.
-struct Blocked<'a> {
+struct WaitingThread<'a> {
     shared: &'a Arc<Shared>,
     who: Who,
     task: Option<Charge>,
 }
 
-impl Drop for Blocked<'_> {
+impl Drop for WaitingThread<'_> {
     fn drop(&mut self) {
         let orders = self.shared.board.lock().end_wait(self.who, self.task);
         self.shared.follow(orders);

@@ -3,7 +3,7 @@
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cell::Slot;
+use crate::cell::JumpWord;
 
 /// Where the slot leads before anybody calls.
 const UNBOUND: u64 = 0;
@@ -24,7 +24,7 @@ impl Word {
     }
 }
 
-impl Slot for Word {
+impl JumpWord for Word {
     fn load(&self) -> u64 {
         self.0.load(Ordering::Relaxed) // as the processor does: one word, whose order the cell's lock gives
     }

@@ -37,7 +37,7 @@ use std::ops::Range;
 
 use loom_tests::stage::model;
 use owners::CodeKeeper;
-use table::{Entry, Key, Scope, Table, run_all};
+use table::{EndScope, ExitEntry, ExitKey, ExitTable, run_all};
 use uruk_core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
 
@@ -56,7 +56,7 @@ pub(crate) struct CodeExtent {
 
 /// Which function is called.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call(usize);
+pub(crate) struct ExitCall(usize);
 
 pub(crate) mod executor {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub(crate) mod executor {
 const FUNCTIONS: usize = 2;
 
 struct Scene {
-    table: Mutex<Table>,
+    table: Mutex<ExitTable>,
     is_gone: AtomicBool,
     /// How often each function has run.
     ran: [AtomicUsize; FUNCTIONS],
@@ -86,7 +86,7 @@ impl CodeKeeper for Code {
 
 impl Drop for Code {
     fn drop(&mut self) {
-        self.scene.end(Scope::Last(self.number));
+        self.scene.end(EndScope::Last(self.number));
         let (owner, lost) = self.scene.table.lock().remove_code(self.number);
         assert!(owner.is_some() && lost == 0, "{lost} functions were lost");
         // Relaxed: who may still run would be told by the table.
@@ -98,7 +98,7 @@ impl Scene {
     /// Code that one holder has, and the first functions of it.
     fn new(functions: usize) -> (Arc<Self>, Arc<Code>) {
         let scene = Self {
-            table: Mutex::new(Table::new()),
+            table: Mutex::new(ExitTable::new()),
             is_gone: AtomicBool::new(false),
             ran: Default::default(),
         };
@@ -120,18 +120,18 @@ impl Scene {
     fn register(&self, code: CodeNumber, function: usize) {
         let mut table = self.table.lock();
         let place = table.next_number();
-        table.add(Key::Handler { place }, Entry { call: Call(function), owners: vec![code] });
+        table.add(ExitKey::Handler { place }, ExitEntry { call: ExitCall(function), owners: vec![code] });
     }
 
-    fn end(&self, scope: Scope) {
+    fn end(&self, scope: EndScope) {
         self.end_with(scope, |_| ());
     }
 
-    fn end_with(&self, scope: Scope, also: impl Fn(usize)) {
+    fn end_with(&self, scope: EndScope, also: impl Fn(usize)) {
         run_all(
             || self.table.lock(),
             scope,
-            |Call(function)| {
+            |ExitCall(function)| {
                 assert!(!self.is_gone.load(Ordering::Relaxed), "function {function} runs without its code");
                 also(function);
                 self.ran[function].fetch_add(1, Ordering::Relaxed);
@@ -153,7 +153,7 @@ fn code_goes_while_another_ends_everything() {
     model(|| {
         let (scene, code) = Scene::new(2);
         let dropper = thread::spawn(move || drop(code));
-        scene.end(Scope::Everything);
+        scene.end(EndScope::Everything);
         dropper.join().expect("no panic");
         scene.assert_ran(2);
         assert!(scene.is_gone.load(Ordering::Relaxed));
@@ -180,9 +180,9 @@ fn what_runs_may_register_more() {
         };
         let other = thread::spawn({
             let ended = ended.clone();
-            move || ended(Scope::Everything)
+            move || ended(EndScope::Everything)
         });
-        ended(Scope::Homes(vec![Home]));
+        ended(EndScope::Homes(vec![Home]));
         other.join().expect("no panic");
         scene.assert_ran(2);
         drop(code);

@@ -29,8 +29,8 @@ mod cell;
 #[path = "../../pipeline/src/lazy/group.rs"]
 mod group;
 
-use cell::{Cell, Slot};
-use group::{Group, Root, Table};
+use cell::{Cell, JumpWord};
+use group::{GroupTable, Root, StubGroup};
 use loom_tests::stage::model_within;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -44,11 +44,11 @@ const UNBOUND: u64 = 0;
 /// The word that the stubs load: which of the tables.
 struct Tables {
     root: AtomicUsize,
-    tables: Mutex<Vec<Table>>,
+    tables: Mutex<Vec<GroupTable>>,
 }
 
 impl Tables {
-    fn now(&self) -> Table {
+    fn now(&self) -> GroupTable {
         let now = self.root.load(Ordering::Acquire);
         self.tables.lock()[now].clone()
     }
@@ -59,7 +59,7 @@ impl Root for Tables {
         self.now().iter().map(|word| word.load(Ordering::Relaxed)).collect() // under the group's lock
     }
 
-    fn publish(&self, table: &Table) {
+    fn publish(&self, table: &GroupTable) {
         let mut tables = self.tables.lock();
         tables.push(table.clone());
         self.root.store(tables.len() - 1, Ordering::Release);
@@ -70,7 +70,7 @@ impl Root for Tables {
 #[derive(Clone)]
 struct Word {
     tables: Arc<Tables>,
-    group: Arc<Group>,
+    group: Arc<StubGroup>,
     number: usize,
     /// Whether its caller has the group's lock.
     looks: Arc<AtomicBool>,
@@ -85,7 +85,7 @@ impl Drop for Held {
     }
 }
 
-impl Slot for Word {
+impl JumpWord for Word {
     fn load(&self) -> u64 {
         self.tables.now()[self.number].load(Ordering::Relaxed) // as the processor does
     }
@@ -119,9 +119,9 @@ const G: usize = 1;
 
 impl Scene {
     fn new() -> Arc<Self> {
-        let first: Table = [AtomicU64::new(UNBOUND), AtomicU64::new(UNBOUND)].into_iter().collect();
+        let first: GroupTable = [AtomicU64::new(UNBOUND), AtomicU64::new(UNBOUND)].into_iter().collect();
         let tables = Arc::new(Tables { root: AtomicUsize::new(0), tables: Mutex::new(vec![first]) });
-        let group = Arc::<Group>::default();
+        let group = Arc::<StubGroup>::default();
         let word =
             |number| Word { tables: tables.clone(), group: group.clone(), number, looks: Arc::default() };
         let words = [F, G].map(word);

@@ -29,7 +29,7 @@ mod slots;
 
 use loom::cell::UnsafeCell;
 use loom_tests::stage::model_within;
-use slots::{Reader, Slots};
+use slots::{GuardReader, ReaderSlots};
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Arc, thread};
 
@@ -65,7 +65,7 @@ impl Drop for Body {
 }
 
 struct Scene {
-    slots: Slots<Body, u64>,
+    slots: ReaderSlots<Body, u64>,
     bodies: Arc<Bodies>,
 }
 
@@ -73,10 +73,10 @@ impl Scene {
     fn new() -> Arc<Self> {
         let is_gone = std::array::from_fn(|_| AtomicBool::new(false));
         let bodies = Arc::new(Bodies { published: AtomicU64::new(0), is_gone });
-        Arc::new(Self { slots: Slots::new(), bodies })
+        Arc::new(Self { slots: ReaderSlots::new(), bodies })
     }
 
-    fn register(&self) -> Reader {
+    fn register(&self) -> GuardReader {
         self.slots.register("a thread".into())
     }
 
@@ -149,7 +149,7 @@ fn what_is_removed_together_waits_for_all_who_may_run_it() {
     model_within(PREEMPTIONS - 1, || {
         let is_gone: Arc<[AtomicBool; 3]> = Arc::new(std::array::from_fn(|_| AtomicBool::new(false)));
         let is_published: Arc<[AtomicBool; 3]> = Arc::new(std::array::from_fn(|_| AtomicBool::new(true)));
-        let slots = Arc::new(Slots::<_, u64>::new());
+        let slots = Arc::new(ReaderSlots::<_, u64>::new());
         let reader = slots.register("a thread".into());
         let reader = thread::spawn({
             let (slots, is_gone, is_published) = (slots.clone(), is_gone.clone(), is_published.clone());
@@ -212,7 +212,7 @@ impl Drop for Frees {
 #[test]
 fn what_was_done_inside_is_over_when_it_goes() {
     model_within(PREEMPTIONS, || {
-        let (slots, published) = (Arc::new(Slots::<_, u64>::new()), Arc::new(AtomicBool::new(true)));
+        let (slots, published) = (Arc::new(ReaderSlots::<_, u64>::new()), Arc::new(AtomicBool::new(true)));
         let variable = Arc::new(Variable(UnsafeCell::new(0)));
         let reader = slots.register("a thread".into());
         let reader = thread::spawn({

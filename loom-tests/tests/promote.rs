@@ -33,7 +33,7 @@ mod cell;
 #[path = "../support/stub.rs"]
 mod stub;
 
-use cell::{Cell, Slot as _};
+use cell::{Cell, JumpWord as _};
 use loom_tests::stage::model_within;
 use stub::{COUNTED, Word};
 use uruk_core::ExecutorAddr;

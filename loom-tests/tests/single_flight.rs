@@ -29,7 +29,7 @@
 #[path = "../../pipeline/src/cache/flights.rs"]
 mod flights;
 
-use flights::{Entered, Flights};
+use flights::{EnteredFlight, Flights};
 use loom_tests::stage::model_within;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, Latch, Mutex, thread};
@@ -61,9 +61,9 @@ impl Scene {
     /// Wants the entry. A thread that fails to make it gets nothing.
     fn obtain(&self, wait: fn(&Latch)) -> Option<u32> {
         let leader = match self.flights.enter(KEY, wait) {
-            Entered::Landed(entry) => return Some(entry),
-            Entered::Leads(leader) => Some(leader),
-            Entered::Alone => None,
+            EnteredFlight::Landed(entry) => return Some(entry),
+            EnteredFlight::Leads(leader) => Some(leader),
+            EnteredFlight::Alone => None,
         };
         let stored = *self.store.lock();
         let entry = match stored {

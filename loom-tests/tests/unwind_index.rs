@@ -29,26 +29,26 @@
 #[path = "../../pipeline/src/runtime/unwind/index.rs"]
 mod index;
 
-use index::{Entry, Index};
+use index::{UnwindEntry, UnwindIndex};
 use loom_tests::stage::model_within;
 use uruk_core::sync::{Arc, thread};
 
 const PREEMPTIONS: usize = 4;
 
 /// An index with the entries of these numbers.
-fn with(numbers: &[u64]) -> Arc<Index> {
-    let index = Arc::new(Index::new());
+fn with(numbers: &[u64]) -> Arc<UnwindIndex> {
+    let index = Arc::new(UnwindIndex::new());
     for &number in numbers {
         index.insert(entry(number)).expect("they lie apart");
     }
     index
 }
 
-fn entry(number: u64) -> Entry {
-    Entry { start: number * 16, end: number * 16 + 8, eh_frame_hdr: number }
+fn entry(number: u64) -> UnwindEntry {
+    UnwindEntry { start: number * 16, end: number * 16 + 8, eh_frame_hdr: number }
 }
 
-fn find(index: &Index, number: u64) -> Option<u64> {
+fn find(index: &UnwindIndex, number: u64) -> Option<u64> {
     index.find(number * 16 + 4).map(|entry| entry.eh_frame_hdr)
 }
 

@@ -48,14 +48,14 @@ const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
 /// of the session's or the user's runs.
 #[derive(Debug, Default)]
 pub struct Platform {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PlatformState>>,
     section_groups: Arc<SectionGroups<ObjectBuffer>>,
     is_of_process: bool,
     uninitialized: Unstarted,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PlatformState {
     next_order: u32,
     /// The place in link order of each unit that was declared and not withdrawn, by initializer symbol.
     declared: FxHashMap<SymbolName, u32>,
@@ -92,7 +92,7 @@ struct UnitFunctions {
 #[must_use = "dropping it forgets the functions"]
 #[derive(Debug)]
 pub struct Recorded {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PlatformState>>,
     number: u64,
 }
 
@@ -321,7 +321,7 @@ impl Platform {
     }
 }
 
-impl Startable<Home> for State {
+impl Startable<Home> for PlatformState {
     fn starts(&mut self) -> &mut Starts<Home> {
         &mut self.starts
     }
@@ -331,7 +331,7 @@ impl Startable<Home> for State {
     }
 }
 
-impl State {
+impl PlatformState {
     fn home(&mut self, dylib: &JitDylib) -> Home {
         if let Some(home) = self.known_home(dylib) {
             return home;
@@ -628,7 +628,7 @@ mod tests {
         let shares = UnitTraits { shares_sections: true, ..UnitTraits::default() };
         let symbol = scene.platform.declare(&scene.dylib, "shares.o", shares);
         scene.platform.withdraw(&symbol);
-        let State { declared, undiscovered, .. } = &*scene.platform.state.lock();
+        let PlatformState { declared, undiscovered, .. } = &*scene.platform.state.lock();
         assert!(declared.is_empty() && undiscovered.is_empty());
         assert_eq!(scene.platform.section_groups.unlinked(), 0);
     }

@@ -39,11 +39,11 @@ mod weakenings;
 
 use std::collections::BTreeMap;
 
-use cell::{Cell, Slot as _};
+use cell::{Cell, JumpWord as _};
 use common::explore;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::RandomScheduler;
-use slots::Slots;
+use slots::ReaderSlots;
 use stub::Word;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex, thread};
@@ -166,7 +166,7 @@ struct Stage {
     bodies: JitDylib,
     linked: Linked,
     freed: Freed,
-    guards: Slots<Arc<Code>, u64>,
+    guards: ReaderSlots<Arc<Code>, u64>,
     functions: Vec<Function>,
     /// Trackers of bodies that were not removed, which may get better ones.
     trackers: Mutex<BTreeMap<usize, ResourceTracker>>,
@@ -182,7 +182,7 @@ impl Stage {
             bodies,
             linked: Linked::default(),
             freed: Arc::new(std::array::from_fn(|_| AtomicBool::new(false))),
-            guards: Slots::new(),
+            guards: ReaderSlots::new(),
             functions: Vec::new(),
             trackers: Mutex::default(),
         };

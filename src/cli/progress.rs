@@ -38,12 +38,12 @@ const STEPS: [&str; 3] = ["simplified", "optimized", "compiled"];
 /// The contents of the line.
 #[derive(Debug, Default)]
 struct Board {
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
     stopped: Condvar,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct State {
+struct ProgressState {
     claimed: u64,
     emitted: u64,
     /// Into how many parts modules were divided.
@@ -134,7 +134,7 @@ impl Board {
     }
 
     /// The line to draw after `pause`; nothing once the line is to go.
-    fn wait(&self, pause: Duration) -> Option<State> {
+    fn wait(&self, pause: Duration) -> Option<ProgressState> {
         let until = Instant::now() + pause;
         let mut state = self.state.lock();
         while !state.stopped {
@@ -148,7 +148,7 @@ impl Board {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ProgressState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} units ready", self.emitted, self.claimed)?;
         match (self.compiled, self.parts) {
@@ -173,7 +173,7 @@ impl fmt::Display for State {
 
 /// The fields of a span or an event.
 #[derive(Default)]
-struct Told {
+struct ProgressTold {
     unit: String,
     /// Into how many parts it is divided.
     parts: u64,
@@ -188,7 +188,7 @@ struct Unit(String);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut told = Told::default();
+        let mut told = ProgressTold::default();
         attributes.record(&mut told);
         self.0.state.lock().parts += told.parts;
         if !told.unit.is_empty()
@@ -202,7 +202,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
         if event.metadata().target() != TARGET {
             return;
         }
-        let mut told = Told::default();
+        let mut told = ProgressTold::default();
         event.record(&mut told);
         if let Some(step) = STEPS.iter().position(|step| *step == told.step) {
             let (done, of) = &mut self.0.state.lock().functions[step];
@@ -224,7 +224,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for ProgressLayer {
     }
 }
 
-impl Visit for Told {
+impl Visit for ProgressTold {
     fn record_u64(&mut self, field: &Field, value: u64) {
         match field.name() {
             "parts" => self.parts = value,

@@ -41,7 +41,7 @@ use crate::metrics::Counter;
 use crate::pool::goes_first;
 use crate::queues::TURNS_IN_A_ROW_MAX;
 
-use super::counters::Counters;
+use super::counters::RayonCounters;
 
 pub(super) use watch::Watch;
 
@@ -101,7 +101,7 @@ pub(super) struct Board {
     called: usize,
     closed: bool,
     /// Written under the board's lock alone.
-    counters: Arc<Counters>,
+    counters: Arc<RayonCounters>,
 }
 
 impl Board {
@@ -287,7 +287,7 @@ impl Board {
     }
 
     /// To be read without the board.
-    pub(super) fn counters(&self) -> &Arc<Counters> {
+    pub(super) fn counters(&self) -> &Arc<RayonCounters> {
         &self.counters
     }
 

@@ -32,7 +32,7 @@ pub struct RayonMetrics {
 
 /// The counters behind them.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct RayonCounters {
     pub(super) queued: [Counter; 4],
     pub(super) running: [Counter; 4],
     pub(super) started: [Counter; 4],
@@ -46,7 +46,7 @@ pub(super) struct Counters {
     pub(super) turned_away: Counter,
 }
 
-impl Counters {
+impl RayonCounters {
     pub(super) fn read(&self) -> RayonMetrics {
         let now = |counter: &Counter| counter.get() as usize;
         RayonMetrics {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use uruk_core::sync::{Arc, Latch, Mutex};
 
 use super::counters::Counter;
-use super::flights::{Entered, Flights};
+use super::flights::{EnteredFlight, Flights};
 use super::{Claim, Key, MemoryCache, Miss, ObjectCache};
 use crate::object::ObjectBuffer;
 
@@ -27,11 +27,11 @@ pub struct CompileCache {
     process_wait_max: Duration,
     /// A key that another process makes, and was waited for in vain.
     given_up: Mutex<Option<Key>>,
-    counts: Counts,
+    counts: CompileCounts,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CompileCounts {
     in_memory: Counter,
     stored: Counter,
     shared: Counter,
@@ -94,7 +94,7 @@ impl CompileCache {
             flights: Flights::new(),
             process_wait_max: PROCESS_WAIT_MAX,
             given_up: Mutex::new(None),
-            counts: Counts::default(),
+            counts: CompileCounts::default(),
         }
     }
 
@@ -112,7 +112,7 @@ impl CompileCache {
 
     /// Where entries came from, as of now.
     pub fn stats(&self) -> CompileCacheStats {
-        let Counts { in_memory, stored, shared, made, waits_given_up } = &self.counts;
+        let CompileCounts { in_memory, stored, shared, made, waits_given_up } = &self.counts;
         CompileCacheStats {
             in_memory: in_memory.get(),
             stored: stored.get(),
@@ -138,12 +138,12 @@ impl CompileCache {
             Err(miss) => miss,
         };
         let leader = match self.flights.enter(*key, |told| self.wait(told, blocking)) {
-            Entered::Landed(object) => {
+            EnteredFlight::Landed(object) => {
                 self.counts.shared.add(1);
                 return Ok(Obtained { object, origin: Origin::Shared });
             }
-            Entered::Leads(leader) => Some(leader),
-            Entered::Alone => {
+            EnteredFlight::Leads(leader) => Some(leader),
+            EnteredFlight::Alone => {
                 self.counts.waits_given_up.add(1);
                 None
             }

@@ -13,7 +13,7 @@ use uruk_core::sync::{Arc, Mutex};
 
 use super::pack::{Access, CacheOpenError, Pack, PackLimits, WriteError};
 use super::range_lock::RangeLock;
-use super::write_behind::{Home, Job, WriteBehind};
+use super::write_behind::{Job, WriteBehind, WritersHome};
 use super::{Claim, Key, Miss, ObjectCache};
 use crate::object::ObjectBuffer;
 use crate::runtime::tls::SignalsBlocked;
@@ -27,7 +27,7 @@ use crate::runtime::tls::SignalsBlocked;
 pub struct DiskCache {
     own: Files,
     writer: WriteBehind<Write>,
-    home: Home,
+    home: WritersHome,
     /// Of a child of the process that opened it.
     of_child: OnceLock<Files>,
 }
@@ -68,7 +68,7 @@ impl DiskCache {
         let own = Files::of(pack);
         let files = own.clone();
         let writer = WriteBehind::new(move |jobs| files.write(jobs));
-        Self { own, writer, home: Home::here(), of_child: OnceLock::new() }
+        Self { own, writer, home: WritersHome::here(), of_child: OnceLock::new() }
     }
 
     /// The pack behind the queue.
@@ -100,7 +100,7 @@ impl DiskCache {
     }
 
     fn is_at_home(&self) -> bool {
-        self.home == Home::here()
+        self.home == WritersHome::here()
     }
 
     fn files(&self) -> &Files {
@@ -223,7 +223,7 @@ mod tests {
         cache.put(&first, &object);
         cache.flush();
         // As a child finds it.
-        cache.home = Home::of_another();
+        cache.home = WritersHome::of_another();
         cache.own.pack.while_locked(|| {
             assert_eq!(cache.get(&first).expect("it was flushed").bytes(), object.bytes());
             cache.put(&second, &object);
@@ -231,7 +231,7 @@ mod tests {
             assert!(cache.try_claim(&first).is_some());
         });
         assert!(open().contains(&second));
-        cache.home = Home::here();
+        cache.home = WritersHome::here();
         drop(cache);
         std::fs::remove_dir_all(&path).expect("it is ours");
     }

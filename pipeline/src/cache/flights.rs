@@ -47,7 +47,7 @@ enum Told<V> {
 
 /// The next step of a thread that wants the entry of a key.
 #[derive(Debug)]
-pub(crate) enum Entered<'a, K: Copy + Eq + Hash, V: Clone> {
+pub(crate) enum EnteredFlight<'a, K: Copy + Eq + Hash, V: Clone> {
     /// Make it, for all.
     Leads(Leader<'a, K, V>),
     /// Take it.
@@ -78,14 +78,14 @@ impl<K: Copy + Eq + Hash, V: Clone> Flights<K, V> {
     }
 
     /// Joins the flight of a key, or begins one. `wait` is to return once the latch is open, and may return earlier.
-    pub(crate) fn enter(&self, key: K, wait: impl FnOnce(&Latch)) -> Entered<'_, K, V> {
-        let leads = || Entered::Leads(Leader { flights: self, key, has_landed: false });
+    pub(crate) fn enter(&self, key: K, wait: impl FnOnce(&Latch)) -> EnteredFlight<'_, K, V> {
+        let leads = || EnteredFlight::Leads(Leader { flights: self, key, has_landed: false });
         let Some(seated) = self.sit_down(key) else { return leads() };
         wait(&seated.is_told);
         match seated.stand_up() {
-            None => Entered::Alone,
+            None => EnteredFlight::Alone,
             Some(Told::Leads) => leads(),
-            Some(Told::Has(value)) => Entered::Landed(value),
+            Some(Told::Has(value)) => EnteredFlight::Landed(value),
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn who_waits_has_the_value_that_another_made() {
         let flights = Flights::new();
-        let Entered::Leads(leader) = flights.enter(1, |_| unreachable!("nobody makes it")) else {
+        let EnteredFlight::Leads(leader) = flights.enter(1, |_| unreachable!("nobody makes it")) else {
             panic!("nobody makes it")
         };
         // Lands while the other waits: on its thread here.
@@ -235,21 +235,21 @@ mod tests {
             leader.take().expect("one wait").land(&7);
             told.wait();
         });
-        assert!(matches!(entered, Entered::Landed(7)), "{entered:?}");
+        assert!(matches!(entered, EnteredFlight::Landed(7)), "{entered:?}");
         assert_over(&flights);
     }
 
     #[test]
     fn the_next_leads_when_the_leader_fails() {
         let flights = Flights::<u32, u32>::new();
-        let Entered::Leads(leader) = flights.enter(1, |_| ()) else { panic!("nobody makes it") };
+        let EnteredFlight::Leads(leader) = flights.enter(1, |_| ()) else { panic!("nobody makes it") };
         let mut leader = Some(leader);
         let entered = flights.enter(1, |told| {
             drop(leader.take());
             told.wait();
         });
-        let Entered::Leads(next) = entered else { panic!("{entered:?}") };
-        assert!(matches!(flights.enter(1, |_| ()), Entered::Alone), "a wait that ends early");
+        let EnteredFlight::Leads(next) = entered else { panic!("{entered:?}") };
+        assert!(matches!(flights.enter(1, |_| ()), EnteredFlight::Alone), "a wait that ends early");
         drop(next);
         assert_over(&flights);
     }
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn who_panics_while_it_waits_hands_the_lead_on() {
         let flights = Flights::<u32, u32>::new();
-        let Entered::Leads(leader) = flights.enter(1, |_| ()) else { panic!("nobody makes it") };
+        let EnteredFlight::Leads(leader) = flights.enter(1, |_| ()) else { panic!("nobody makes it") };
         let mut leader = Some(leader);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             flights.enter(1, |told| {

@@ -149,7 +149,7 @@ pub struct KeyBuilder(blake3::Hasher);
 
 /// The kind of value behind a tag. Part of the hashed text.
 #[derive(Clone, Copy)]
-enum Kind {
+enum KeyKind {
     Bytes = 1,
     Number = 2,
     List = 3,
@@ -165,17 +165,17 @@ impl KeyBuilder {
 
     /// Adds bytes or a text.
     pub fn bytes(&mut self, tag: &str, value: impl AsRef<[u8]>) -> &mut Self {
-        self.begin(tag, Kind::Bytes).sized(value.as_ref())
+        self.begin(tag, KeyKind::Bytes).sized(value.as_ref())
     }
 
     /// Adds a number.
     pub fn number(&mut self, tag: &str, value: u64) -> &mut Self {
-        self.begin(tag, Kind::Number).word(value)
+        self.begin(tag, KeyKind::Number).word(value)
     }
 
     /// Adds a list in its order. Sort it first if its order means nothing.
     pub fn list(&mut self, tag: &str, values: impl ExactSizeIterator<Item: AsRef<[u8]>>) -> &mut Self {
-        self.begin(tag, Kind::List).word(values.len() as u64);
+        self.begin(tag, KeyKind::List).word(values.len() as u64);
         values.for_each(|value| {
             self.sized(value.as_ref());
         });
@@ -187,7 +187,7 @@ impl KeyBuilder {
         Key(*self.0.finalize().as_bytes())
     }
 
-    fn begin(&mut self, tag: &str, kind: Kind) -> &mut Self {
+    fn begin(&mut self, tag: &str, kind: KeyKind) -> &mut Self {
         self.sized(tag.as_bytes()).word(kind as u64)
     }
 

@@ -32,20 +32,20 @@ pub(super) trait Job: Send + 'static {
 
 /// A queue with one thread behind it, which is started when there is something to write.
 pub(super) struct WriteBehind<J: Job> {
-    shared: Arc<Shared<J>>,
-    home: Home,
+    shared: Arc<SharedWrites<J>>,
+    home: WritersHome,
 }
 
 /// The process in which a value was made. The child of a fork has none of its threads, and their locks stay locked there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Home {
+pub(super) struct WritersHome {
     /// Forks are not reported here, unless there is a memory manager.
     id: u32,
     /// The system gives an id again when its process is gone.
     line: Process,
 }
 
-impl Home {
+impl WritersHome {
     /// The process that asks.
     pub(super) fn here() -> Self {
         Self { id: std::process::id(), line: Process::current() }
@@ -58,23 +58,23 @@ impl Home {
     }
 }
 
-struct Shared<J: Job> {
+struct SharedWrites<J: Job> {
     write: Box<dyn Fn(Vec<J>) + Send + Sync>,
-    queue: Mutex<Queue<J>>,
+    queue: Mutex<WriteQueue<J>>,
     /// Something is queued, or nothing will be.
     work: Condvar,
     /// Nothing is queued or being written.
     idle: Condvar,
 }
 
-struct Queue<J> {
+struct WriteQueue<J> {
     jobs: VecDeque<J>,
     bytes: usize,
     is_writing: bool,
-    writer: Writer,
+    writer: WriterThread,
 }
 
-enum Writer {
+enum WriterThread {
     NotStarted,
     Runs(JoinHandle<()>),
     /// It takes nothing any more, and may be writing.
@@ -85,14 +85,19 @@ enum Writer {
 
 impl<J: Job> WriteBehind<J> {
     pub(super) fn new(write: impl Fn(Vec<J>) + Send + Sync + 'static) -> Self {
-        let queue = Queue { jobs: VecDeque::new(), bytes: 0, is_writing: false, writer: Writer::NotStarted };
-        let shared = Shared {
+        let queue = WriteQueue {
+            jobs: VecDeque::new(),
+            bytes: 0,
+            is_writing: false,
+            writer: WriterThread::NotStarted,
+        };
+        let shared = SharedWrites {
             write: Box::new(write),
             queue: Mutex::new(queue),
             work: Condvar::new(),
             idle: Condvar::new(),
         };
-        Self { shared: Arc::new(shared), home: Home::here() }
+        Self { shared: Arc::new(shared), home: WritersHome::here() }
     }
 
     /// Writes a job soon; at once, if the queue is full. If there is no thread to do it, many are written together.
@@ -113,7 +118,7 @@ impl<J: Job> WriteBehind<J> {
             if queue.jobs.is_empty() && !writes {
                 return;
             }
-            if matches!(queue.writer, Writer::Retired) && !queue.is_writing {
+            if matches!(queue.writer, WriterThread::Retired) && !queue.is_writing {
                 let jobs = queue.take_batch();
                 queue.is_writing = !weakened("write_behind::flushes_beside_another");
                 drop(queue);
@@ -131,16 +136,16 @@ impl<J: Job> WriteBehind<J> {
             return;
         }
         let mut queue = self.shared.queue.lock();
-        let writer = mem::replace(&mut queue.writer, Writer::Retiring);
+        let writer = mem::replace(&mut queue.writer, WriterThread::Retiring);
         drop(queue);
         if !weakened("write_behind::retires_unheard") {
             self.shared.work.notify_all();
         }
-        if let Writer::Runs(thread) = writer {
+        if let WriterThread::Runs(thread) = writer {
             // It has caught the panics of its writes.
             let _ = thread.join();
         }
-        self.shared.queue.lock().writer = Writer::Retired;
+        self.shared.queue.lock().writer = WriterThread::Retired;
         self.shared.idle.notify_all();
         if !weakened("write_behind::leaves_what_is_queued") {
             self.flush();
@@ -169,23 +174,23 @@ impl<J: Job> WriteBehind<J> {
     }
 
     /// Starts the thread if there is none.
-    fn has_thread(&self, queue: &mut Queue<J>) -> bool {
-        if matches!(queue.writer, Writer::NotStarted) {
+    fn has_thread(&self, queue: &mut WriteQueue<J>) -> bool {
+        if matches!(queue.writer, WriterThread::NotStarted) {
             let shared = self.shared.clone();
             let started = thread::Builder::new().name("uruk-cache".to_owned()).spawn(move || shared.run());
             // A system that refuses a thread now may refuse the next as well: from here on each caller of `push` writes.
-            queue.writer = started.map_or(Writer::Retired, Writer::Runs);
+            queue.writer = started.map_or(WriterThread::Retired, WriterThread::Runs);
         }
-        matches!(queue.writer, Writer::Runs(_))
+        matches!(queue.writer, WriterThread::Runs(_))
     }
 
     /// Whether this is the child of a fork: the thread and the queued writes are the parent's.
     fn is_elsewhere(&self) -> bool {
-        self.home != Home::here()
+        self.home != WritersHome::here()
     }
 }
 
-impl<J: Job> Shared<J> {
+impl<J: Job> SharedWrites<J> {
     fn run(&self) {
         while let Some(jobs) = self.next() {
             self.write_batch(jobs);
@@ -204,11 +209,11 @@ impl<J: Job> Shared<J> {
     fn next(&self) -> Option<Vec<J>> {
         let mut queue = self.queue.lock();
         loop {
-            let ends = !matches!(queue.writer, Writer::Runs(_));
+            let ends = !matches!(queue.writer, WriterThread::Runs(_));
             // Another thread may have completed the retirement.
             if ends
                 && !(weakened("write_behind::ends_while_it_retires")
-                    && matches!(queue.writer, Writer::Retired))
+                    && matches!(queue.writer, WriterThread::Retired))
             {
                 return None;
             }
@@ -220,7 +225,7 @@ impl<J: Job> Shared<J> {
     }
 }
 
-impl<J: Job> Queue<J> {
+impl<J: Job> WriteQueue<J> {
     /// Takes one batch of writes. No other thread writes.
     fn take_batch(&mut self) -> Vec<J> {
         let (mut jobs, mut bytes) = (Vec::new(), 0);

@@ -23,7 +23,7 @@ use uruk_core::RemovalNumber;
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
-use self::slots::{Reader, Slots};
+use self::slots::{GuardReader, ReaderSlots};
 
 /// The threads that run code of one engine, and the code that waits for them to pass.
 ///
@@ -34,7 +34,7 @@ pub struct GuardDomain(Arc<Domain>);
 struct Domain {
     /// By which threads find their slots.
     number: u64,
-    slots: Slots<Box<dyn Any + Send + Sync>, RemovalNumber>,
+    slots: ReaderSlots<Box<dyn Any + Send + Sync>, RemovalNumber>,
 }
 
 /// A thread that runs linked code: code that was there when it entered stays mapped until it has passed.
@@ -64,7 +64,7 @@ pub struct PendingReclaim {
 /// A thread's slot in one domain.
 struct ThreadSlot {
     domain: Arc<Domain>,
-    reader: Reader,
+    reader: GuardReader,
     /// How many guards it has.
     guards: Cell<usize>,
 }
@@ -81,7 +81,7 @@ impl GuardDomain {
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed); // the numbers only have to differ
-        Self(Arc::new(Domain { number, slots: Slots::new() }))
+        Self(Arc::new(Domain { number, slots: ReaderSlots::new() }))
     }
 
     /// Enters: this thread runs code until the guard is dropped.

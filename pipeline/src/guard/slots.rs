@@ -27,15 +27,15 @@ use super::barrier;
 
 /// A thread that may be inside, as it knows itself.
 #[derive(Debug)]
-pub(super) struct Reader {
-    slot: Arc<Slot>,
+pub(super) struct GuardReader {
+    slot: Arc<ReaderSlot>,
     /// A copy of the slot's sequence.
     sequence: Cell<u64>,
 }
 
 /// A thread that may be inside, as others see it.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ReaderSlot {
     /// Odd while it is inside.
     sequence: AtomicU64,
     /// For messages.
@@ -43,33 +43,33 @@ pub(super) struct Slot {
 }
 
 #[derive(Debug)]
-pub(super) struct Slots<T, B> {
-    registered: Mutex<Vec<Arc<Slot>>>,
+pub(super) struct ReaderSlots<T, B> {
+    registered: Mutex<Vec<Arc<ReaderSlot>>>,
     /// The last batch of which something was retired.
-    batch: Mutex<Option<(B, Inside)>>,
-    retired: Mutex<Vec<Retired<T>>>,
+    batch: Mutex<Option<(B, InsideThreads)>>,
+    retired: Mutex<Vec<RetiredValue<T>>>,
     /// Whether there are some.
     any_retired: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Retired<T> {
+struct RetiredValue<T> {
     _what: T,
     /// The threads that were inside at `retire` and had not passed at the last look.
-    waits_for: Inside,
+    waits_for: InsideThreads,
 }
 
 /// Threads that are inside, each with the sequence by which it is.
-type Inside = Vec<(Arc<Slot>, u64)>;
+type InsideThreads = Vec<(Arc<ReaderSlot>, u64)>;
 
-impl Reader {
+impl GuardReader {
     fn step(&self, steps: u64, order: Ordering) {
         self.sequence.set(self.sequence.get() + steps);
         self.slot.sequence.store(self.sequence.get(), order);
     }
 }
 
-impl Slot {
+impl ReaderSlot {
     /// Whether it is inside: by which sequence.
     fn inside(&self) -> Option<u64> {
         // ordering[guard-leave]: Acquire. Pairs with the Release in `pass`: the thread's work inside is over when its code goes.
@@ -78,7 +78,7 @@ impl Slot {
     }
 }
 
-impl<T, B: Copy + PartialEq> Slots<T, B> {
+impl<T, B: Copy + PartialEq> ReaderSlots<T, B> {
     pub(super) fn new() -> Self {
         Self {
             registered: Mutex::default(),
@@ -88,35 +88,35 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
         }
     }
 
-    pub(super) fn register(&self, thread: Box<str>) -> Reader {
-        let slot = Arc::new(Slot { sequence: AtomicU64::new(0), thread });
+    pub(super) fn register(&self, thread: Box<str>) -> GuardReader {
+        let slot = Arc::new(ReaderSlot { sequence: AtomicU64::new(0), thread });
         self.registered.lock().push(slot.clone());
-        Reader { slot, sequence: Cell::new(0) }
+        GuardReader { slot, sequence: Cell::new(0) }
     }
 
     /// A thread that has left and ends.
-    pub(super) fn unregister(&self, reader: &Reader) {
+    pub(super) fn unregister(&self, reader: &GuardReader) {
         self.registered.lock().retain(|slot| !Arc::ptr_eq(slot, &reader.slot));
     }
 
-    pub(super) fn enter(&self, reader: &Reader) {
+    pub(super) fn enter(&self, reader: &GuardReader) {
         reader.step(1, Ordering::Relaxed); // the barrier orders it
         if !weakened("guard::enters_without_a_barrier") {
             barrier::light();
         }
     }
 
-    pub(super) fn leave(&self, reader: &Reader) {
+    pub(super) fn leave(&self, reader: &GuardReader) {
         self.pass(reader, 1);
     }
 
     /// Leaves and enters.
-    pub(super) fn checkpoint(&self, reader: &Reader) {
+    pub(super) fn checkpoint(&self, reader: &GuardReader) {
         self.pass(reader, 2);
     }
 
-    fn pass(&self, reader: &Reader, steps: u64) {
-        // ordering[guard-leave]: Release. Pairs with the Acquire in `Slot::inside`.
+    fn pass(&self, reader: &GuardReader, steps: u64) {
+        // ordering[guard-leave]: Release. Pairs with the Acquire in `ReaderSlot::inside`.
         let order = if weakened("guard::leaves_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         reader.step(steps, order);
         barrier::light();
@@ -144,7 +144,7 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
         let mut retired = self.retired.lock();
         // The thread that made the list non-empty looks at everything that waits, after a barrier that may be still to come.
         let is_known = !retired.is_empty();
-        retired.push(Retired { _what: wrap(what), waits_for });
+        retired.push(RetiredValue { _what: wrap(what), waits_for });
         self.any_retired.store(true, Ordering::Relaxed); // the barrier orders it
         drop(retired);
         if !weakened("guard::does_not_look_again") {
@@ -156,14 +156,14 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
     }
 
     /// The threads that are inside now, and may have found the value before it was unpublished.
-    fn inside(&self) -> Inside {
+    fn inside(&self) -> InsideThreads {
         barrier::heavy();
-        let inside = |slot: &Arc<Slot>| Some((slot.clone(), slot.inside()?));
+        let inside = |slot: &Arc<ReaderSlot>| Some((slot.clone(), slot.inside()?));
         self.registered.lock().iter().filter_map(inside).collect()
     }
 
     /// The threads that were inside when the first of the batch was retired, and have not passed: the kernel is asked once a batch.
-    fn inside_at_batch(&self, batch: B) -> Inside {
+    fn inside_at_batch(&self, batch: B) -> InsideThreads {
         let mut last = self.batch.lock();
         match &mut *last {
             Some((known, inside)) if *known == batch || weakened("guard::takes_another_batch_for_this") => {
@@ -177,7 +177,7 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
     /// Drops the values for which no thread is inside any more.
     pub(super) fn reclaim(&self) {
         let mut retired = self.retired.lock();
-        let passed = |retired: &mut Retired<T>| {
+        let passed = |retired: &mut RetiredValue<T>| {
             retired.waits_for.retain(|(slot, sequence)| slot.inside() == Some(*sequence));
             retired.waits_for.is_empty()
         };
@@ -188,9 +188,9 @@ impl<T, B: Copy + PartialEq> Slots<T, B> {
     }
 
     /// How much waits, and for whom: each thread once.
-    pub(super) fn pending(&self) -> (usize, Vec<Arc<Slot>>) {
+    pub(super) fn pending(&self) -> (usize, Vec<Arc<ReaderSlot>>) {
         let retired = self.retired.lock();
-        let mut threads: Vec<Arc<Slot>> = Vec::new();
+        let mut threads: Vec<Arc<ReaderSlot>> = Vec::new();
         for (slot, sequence) in retired.iter().flat_map(|retired| &retired.waits_for) {
             let is_new = !threads.iter().any(|thread| Arc::ptr_eq(thread, slot));
             if is_new && slot.inside() == Some(*sequence) {

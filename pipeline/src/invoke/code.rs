@@ -3,7 +3,7 @@
 use uruk_core::{CodeInstance, ExecutorAddr};
 
 use super::{BoxedValue, ValueType};
-use crate::arch::host::{Base, Register, Trampoline};
+use crate::arch::host::{Register, Trampoline, WordBase};
 
 /// Called boxed: loads and unboxes the arguments, calls `specptr`, boxes the result.
 pub(super) fn unboxing(parameters: &[(ValueType, Register)], result: ValueType) -> Trampoline {
@@ -11,14 +11,14 @@ pub(super) fn unboxing(parameters: &[(ValueType, Register)], result: ValueType) 
     code.keep_boxed_arguments();
     for (index, (parameter, _)) in parameters.iter().enumerate() {
         if let Some((unboxes, given)) = parameter.unboxing() {
-            code.load(Register::ARGUMENT, Base::Arguments, index);
+            code.load(Register::ARGUMENT, WordBase::Arguments, index);
             code.call(unboxes);
             code.store(given, index);
         }
     }
     for (index, (parameter, register)) in parameters.iter().enumerate() {
         // Boxed values stay where the caller has put them until now: a collector may have moved them.
-        let base = if matches!(parameter, ValueType::Boxed) { Base::Arguments } else { Base::Frame };
+        let base = if matches!(parameter, ValueType::Boxed) { WordBase::Arguments } else { WordBase::Frame };
         code.load(*register, base, index);
     }
     code.call_kept_instance(CodeInstance::<ExecutorAddr>::SPECPTR_OFFSET);
@@ -41,7 +41,7 @@ pub(super) fn boxing(
     }
     for (index, (parameter, _)) in parameters.iter().enumerate() {
         if let Some((boxes, taken)) = parameter.boxing() {
-            code.load(taken, Base::Frame, index);
+            code.load(taken, WordBase::Frame, index);
             code.call(boxes);
             code.store(Register::RESULT, index);
         }

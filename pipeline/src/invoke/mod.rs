@@ -166,7 +166,7 @@ impl InvokeTrampolines {
         api: &InvokeApi,
     ) -> Result<Box<dyn MaterializationUnit>, TrampolineError> {
         let code = TrampolineCode::new(signature, api)?;
-        Ok(Box::new(Trampoline { name, layer: self.layer.clone(), code, api: api.clone() }))
+        Ok(Box::new(TrampolineUnit { name, layer: self.layer.clone(), code, api: api.clone() }))
     }
 }
 
@@ -222,7 +222,7 @@ fn places(parameters: &[ValueType]) -> Result<Vec<(ValueType, Register)>, Trampo
     parameters.iter().enumerate().map(place).collect()
 }
 
-struct Trampoline {
+struct TrampolineUnit {
     name: SymbolName,
     layer: ObjectLinkingLayer,
     code: TrampolineCode,
@@ -230,7 +230,7 @@ struct Trampoline {
     api: InvokeApi,
 }
 
-impl MaterializationUnit for Trampoline {
+impl MaterializationUnit for TrampolineUnit {
     fn name(&self) -> &str {
         self.name.as_str()
     }

@@ -7,7 +7,7 @@ use uruk_core::{
     WeakResourceTracker,
 };
 
-use super::lazy_module::{Body, LazyModule};
+use super::lazy_module::{BodyInModule, LazyModule};
 use crate::tiers::{Improve, Tiers};
 
 /// The functions of a module, and the tracker that owns their better bodies.
@@ -55,7 +55,7 @@ impl Improve for BetterBodies {
         let tracker = self.tracker.upgrade().unwrap_or_else(|| dylib.default_tracker());
         let name = dylib.session().intern(&self.module.better_body_of(function, attempt));
         let symbols = [(name.clone(), SymbolFlags::CALLABLE)].into_iter().collect();
-        let unit = Body {
+        let unit = BodyInModule {
             module: self.module.clone(),
             function,
             attempt,

@@ -42,11 +42,11 @@ pub struct IrCache {
     machine: [String; 3],
     salt: Box<[u8]>,
     observer: Option<Arc<CacheObserver>>,
-    counts: Counts,
+    counts: CachedCounts,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct CachedCounts {
     interface_hits: Counter,
     interface_misses: Counter,
     object_hits: Counter,
@@ -88,7 +88,7 @@ impl IrCache {
             let TargetOptions { triple, cpu, features, .. } = target.decided().clone();
             [triple, cpu, features]
         };
-        Self { store, mode, machine, salt: Box::default(), observer: None, counts: Counts::default() }
+        Self { store, mode, machine, salt: Box::default(), observer: None, counts: CachedCounts::default() }
     }
 
     /// The same with entries of its own: those made with another salt are not found.
@@ -117,7 +117,7 @@ impl IrCache {
 
     /// Statistics so far.
     pub fn stats(&self) -> IrCacheStats {
-        let Counts { interface_hits, interface_misses, object_hits, object_misses, uncacheable, parts } =
+        let CachedCounts { interface_hits, interface_misses, object_hits, object_misses, uncacheable, parts } =
             &self.counts;
         IrCacheStats {
             interface_hits: interface_hits.get(),

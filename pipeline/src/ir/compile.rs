@@ -164,8 +164,8 @@ impl IrCompiler {
         // Modules are large: this one goes before anybody looks at the object.
         drop(module);
         match compiled? {
-            Compiled::Whole(object) => Ok(object),
-            Compiled::Divided(parts) => parts.compile(session, cache),
+            CompiledModule::Whole(object) => Ok(object),
+            CompiledModule::Divided(parts) => parts.compile(session, cache),
         }
     }
 
@@ -183,28 +183,28 @@ impl IrCompiler {
         Ok(copy)
     }
 
-    fn compile_locked(&self, module: &LockedModule<'_>) -> Result<Compiled, CompileError> {
+    fn compile_locked(&self, module: &LockedModule<'_>) -> Result<CompiledModule, CompileError> {
         normalize(module, &self.target)?;
         let target = self.target.for_module(module);
         let (before, after) = match self.partition.policy_for(module) {
             PartitionPolicy::Whole => {
                 run_passes(module, &target, &self.pipeline.expanded(&target, are_passes_watched())?)?;
-                return generate(module, &target).map(Compiled::Whole);
+                return generate(module, &target).map(CompiledModule::Whole);
             }
             PartitionPolicy::Late => self.pipeline.halves(&target)?,
             PartitionPolicy::Early => (Passes::none(), self.pipeline.expanded(&target, false)?),
         };
         run_passes(module, &target, &before)?;
         if let Some(parts) = self.partition.divide(module, after.clone(), &target)? {
-            return Ok(Compiled::Divided(parts));
+            return Ok(CompiledModule::Divided(parts));
         }
         run_passes(module, &target, &after)?;
-        generate(module, &target).map(Compiled::Whole)
+        generate(module, &target).map(CompiledModule::Whole)
     }
 }
 
 /// How far a module has come when its context is let go.
-enum Compiled {
+enum CompiledModule {
     Whole(ObjectBuffer),
     Divided(Parts),
 }

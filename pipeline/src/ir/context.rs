@@ -55,9 +55,9 @@ use super::ffi::take_message;
 ///
 /// ORC: `ThreadSafeContext`.
 #[derive(Clone)]
-pub struct ThreadSafeContext(Arc<Inner>);
+pub struct ThreadSafeContext(Arc<SharedContext>);
 
-struct Inner {
+struct SharedContext {
     raw: LLVMContextRef,
     lock: Mutex<()>,
     /// Where tasks that will use the context wait.
@@ -102,9 +102,9 @@ impl ThreadSafeContext {
     /// [`CompileError::Library`].
     pub(super) fn try_new() -> Result<Self, CompileError> {
         super::target::initialize()?;
-        // SAFETY: creating a context has no obligations; `Inner` takes the ownership.
+        // SAFETY: creating a context has no obligations; `SharedContext` takes the ownership.
         let raw = unsafe { LLVMContextCreate() };
-        let context = Self(Arc::new(Inner {
+        let context = Self(Arc::new(SharedContext {
             raw,
             lock: Mutex::new(()),
             queue: SerialQueue::new(),
@@ -207,7 +207,7 @@ impl fmt::Debug for ThreadSafeContext {
 
 /// The context while this thread has it.
 pub(super) struct ContextGuard<'a> {
-    context: &'a Inner,
+    context: &'a SharedContext,
     /// Taken when it is dropped.
     lock: Option<MutexGuard<'a, ()>>,
 }
@@ -272,7 +272,7 @@ impl Drop for ContextGuard<'_> {
     }
 }
 
-impl Inner {
+impl SharedContext {
     /// Takes the context and disposes of abandoned modules, as long as there are some and the lock is free.
     fn dispose_if_free(&self) {
         while !self.abandoned.lock().is_empty() {
@@ -302,7 +302,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for SharedContext {
     fn drop(&mut self) {
         self.dispose_of_abandoned();
         // Relaxed: the last owner is here, and dropping an `Arc` orders it after the others.
@@ -364,9 +364,9 @@ struct Abandoned(LLVMModuleRef);
 unsafe impl Send for Abandoned {}
 // SAFETY: LLVM lets any thread use a context as long as one does at a time: every use goes through `lock`,
 // and `drop` has the only reference left.
-unsafe impl Send for Inner {}
+unsafe impl Send for SharedContext {}
 // SAFETY: as above.
-unsafe impl Sync for Inner {}
+unsafe impl Sync for SharedContext {}
 
 #[cfg(test)]
 mod tests {

@@ -28,9 +28,9 @@ pub(super) struct FatalError(pub(super) String);
 /// Runs `body`, which calls into LLVM, and catches LLVM's giving up. Panics of `body`'s own go on as panics.
 pub(super) fn enter_llvm<R>(body: impl FnOnce() -> R) -> Result<R, FatalError> {
     install_handlers();
-    let mut call = Call { body: Some(body), result: None };
+    let mut call = CallInLlvm { body: Some(body), result: None };
     let mut reason = [0; REASON_BYTES];
-    let inside = Inside::enter();
+    let inside = InLlvm::enter();
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| run_guarded(&mut call, &mut reason)));
     drop(inside);
     match outcome {
@@ -46,15 +46,15 @@ pub(super) fn enter_llvm<R>(body: impl FnOnce() -> R) -> Result<R, FatalError> {
 /// How much of a C++ exception's message is kept.
 const REASON_BYTES: usize = 256;
 
-struct Call<F, R> {
+struct CallInLlvm<F, R> {
     body: Option<F>,
     result: Option<R>,
 }
 
-fn run_guarded<F: FnOnce() -> R, R>(call: &mut Call<F, R>, reason: &mut [u8; REASON_BYTES]) -> bool {
+fn run_guarded<F: FnOnce() -> R, R>(call: &mut CallInLlvm<F, R>, reason: &mut [u8; REASON_BYTES]) -> bool {
     unsafe extern "C-unwind" fn run<F: FnOnce() -> R, R>(data: *mut c_void) {
-        // SAFETY: `uruk_llvm_guard` hands on the pointer it got below, to a `Call` that outlives the call and has no other user meanwhile.
-        let call = unsafe { &mut *data.cast::<Call<F, R>>() };
+        // SAFETY: `uruk_llvm_guard` hands on the pointer it got below, to a `CallInLlvm` that outlives the call and has no other user meanwhile.
+        let call = unsafe { &mut *data.cast::<CallInLlvm<F, R>>() };
         call.result = call.body.take().map(|body| body());
     }
     // SAFETY: `run` is instantiated for the type `call` has; the reason buffer has the size that is passed.
@@ -73,16 +73,16 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
-struct Inside(());
+struct InLlvm(());
 
-impl Inside {
+impl InLlvm {
     fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
         Self(())
     }
 }
 
-impl Drop for Inside {
+impl Drop for InLlvm {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }

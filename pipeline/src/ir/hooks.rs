@@ -80,7 +80,7 @@ impl<'a, 'ctx> HookSite<'a, 'ctx> {
     }
 }
 
-type Code = dyn for<'a, 'ctx> Fn(HookSite<'a, 'ctx>) -> Result<(), String> + Send + Sync;
+type HookCode = dyn for<'a, 'ctx> Fn(HookSite<'a, 'ctx>) -> Result<(), String> + Send + Sync;
 
 /// Code of the host's that runs between LLVM's passes, on each module that is compiled.
 ///
@@ -97,7 +97,7 @@ type Code = dyn for<'a, 'ctx> Fn(HookSite<'a, 'ctx>) -> Result<(), String> + Sen
 #[derive(Clone)]
 pub struct PassHook {
     id: Arc<str>,
-    code: Arc<Code>,
+    code: Arc<HookCode>,
 }
 
 impl PassHook {

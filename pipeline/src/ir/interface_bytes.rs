@@ -63,7 +63,7 @@ impl ModuleInterface {
         bits.set(ModuleBits::SHARES_SECTIONS, *shares_sections);
         bits.set(ModuleBits::THREAD_LOCALS, *has_thread_locals);
         bits.set(ModuleBits::ASSEMBLY, *has_assembly);
-        let mut writer = Writer(MAGIC.to_vec());
+        let mut writer = FieldWriter(MAGIC.to_vec());
         writer.number(VERSION).number(bits.bits());
         writer.length(symbols.len()).length(undefined.len());
         for ModuleSymbol { name, flags, common, linkonce } in symbols {
@@ -91,14 +91,14 @@ impl ModuleInterface {
 }
 
 fn read(bytes: &[u8]) -> Option<ModuleInterface> {
-    let mut reader = Reader(bytes.strip_prefix(&MAGIC)?);
+    let mut reader = FieldReader(bytes.strip_prefix(&MAGIC)?);
     if reader.number()? != VERSION {
         return None;
     }
     let bits = ModuleBits::from_bits(reader.number()?)?;
     let (symbols, undefined) = (reader.number()?, reader.number()?);
-    let symbols = reader.list(symbols, SYMBOL_BYTES_MIN, Reader::symbol)?;
-    let undefined = reader.list(undefined, NAME_BYTES_MIN, Reader::name)?;
+    let symbols = reader.list(symbols, SYMBOL_BYTES_MIN, FieldReader::symbol)?;
+    let undefined = reader.list(undefined, NAME_BYTES_MIN, FieldReader::name)?;
     reader.0.is_empty().then_some(ModuleInterface {
         symbols,
         undefined,
@@ -111,9 +111,9 @@ fn read(bytes: &[u8]) -> Option<ModuleInterface> {
 }
 
 /// Bytes to which fields are added.
-pub(super) struct Writer(pub(super) Vec<u8>);
+pub(super) struct FieldWriter(pub(super) Vec<u8>);
 
-impl Writer {
+impl FieldWriter {
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
@@ -134,9 +134,9 @@ impl Writer {
 }
 
 /// The bytes that are left to read. Each method takes from the beginning.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct FieldReader<'a>(pub(super) &'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, left) = self.0.split_at_checked(count)?;
         self.0 = left;

@@ -41,7 +41,7 @@ use super::ffi::symbol_bits;
 use super::function_compiler::FunctionCompiler;
 use super::ir_layer::IrLayer;
 use super::module::ThreadSafeModule;
-use super::outline::{Kind, Outline, OutlinedValue};
+use super::outline::{Outline, OutlinedValue, ValuePart};
 use super::partition::Partition;
 use super::pending::PendingModule;
 use super::shell::Shell;
@@ -61,11 +61,11 @@ const BODY_PREFIX: &str = "uruk.body.";
 /// Cloning it is cheap. Functions are compiled on the threads that materialize their units, several at a time.
 #[derive(Clone)]
 pub struct LazyModule {
-    inner: Arc<Inner>,
+    inner: Arc<SharedModule>,
     upper: Option<Arc<Upper>>,
 }
 
-struct Inner {
+struct SharedModule {
     source: ObjectBuffer,
     compiler: FunctionCompiler,
     cache: Option<Arc<IrCache>>,
@@ -141,7 +141,7 @@ impl LazyModule {
         let compiler = compiler.with_cache(cache.map(|cache| &**cache), &source);
         shell.into_iter().for_each(|shell| compiler.keep(shell));
         let cache = cache.cloned();
-        let inner = Inner { source, compiler, cache, layer, verified, interface, outline, title };
+        let inner = SharedModule { source, compiler, cache, layer, verified, interface, outline, title };
         Ok(Some(Self { inner: Arc::new(inner), upper: None }))
     }
 
@@ -150,7 +150,7 @@ impl LazyModule {
     #[must_use]
     pub fn with_tiers(self, upper: &IrCompiler, tiers: Tiers) -> Self {
         let compiler = upper.clone().with_partition(Partition::default());
-        let Inner { source, cache, verified, .. } = &*self.inner;
+        let SharedModule { source, cache, verified, .. } = &*self.inner;
         let compiler = FunctionCompiler::new(compiler, Tier::Upper, *verified);
         let compiler = compiler.with_cache(cache.as_deref(), source);
         let began_below = self.inner.outline.values.iter().map(|_| AtomicU8::new(0)).collect();
@@ -182,7 +182,7 @@ impl LazyModule {
 
     /// The name in the program of a value in an object of this module. `None` if it is the same.
     pub fn name_in_program(&self, name: &str) -> Option<Box<str>> {
-        let Inner { outline, title, .. } = &*self.inner;
+        let SharedModule { outline, title, .. } = &*self.inner;
         if let Some(function) = name.strip_prefix(BODY_PREFIX) {
             return Some(body_in(title, function).into());
         }
@@ -203,14 +203,14 @@ impl LazyModule {
         let functions = self.functions_of(session, &flags);
         let ends_of_locals = self.in_program("").into();
         let stubs = manager.lazy_functions(self.name().clone(), ends_of_locals, dylib, functions, better);
-        let mut bodies: FxHashMap<u32, Body> = FxHashMap::default();
+        let mut bodies: FxHashMap<u32, BodyInModule> = FxHashMap::default();
         for (number, value) in (0..).zip(&self.inner.outline.values) {
             let (of, flags) = match value.kind {
-                Kind::OnCall => (number, SymbolFlags::CALLABLE),
-                Kind::WithFunction => (value.of, SymbolFlags::empty()),
+                ValuePart::OnCall => (number, SymbolFlags::CALLABLE),
+                ValuePart::WithFunction => (value.of, SymbolFlags::empty()),
                 _ => continue,
             };
-            let body = bodies.entry(of).or_insert_with(|| Body {
+            let body = bodies.entry(of).or_insert_with(|| BodyInModule {
                 module: self.clone(),
                 function: of,
                 attempt: 0,
@@ -230,8 +230,8 @@ impl LazyModule {
         let mut functions = AliasMap::default();
         for (number, value) in (0..).zip(&self.inner.outline.values) {
             let of = match value.kind {
-                Kind::OnCall => number,
-                Kind::OtherName => value.of,
+                ValuePart::OnCall => number,
+                ValuePart::OtherName => value.of,
                 _ => continue,
             };
             let source = session.intern(&self.body_of(of));
@@ -244,12 +244,14 @@ impl LazyModule {
 
     fn data_unit(&self, dylib: &JitDylib) -> IrMaterializationUnit {
         let session = dylib.session();
-        let Inner { interface, outline, .. } = &*self.inner;
-        let elsewhere = outline.values.iter().filter(|value| value.kind != Kind::InData && !value.is_local());
+        let SharedModule { interface, outline, .. } = &*self.inner;
+        let elsewhere =
+            outline.values.iter().filter(|value| value.kind != ValuePart::InData && !value.is_local());
         let elsewhere: HashSet<&str> = elsewhere.map(|value| &*value.name).collect();
         let mut own = interface.clone();
         own.symbols.retain(|symbol| !elsewhere.contains(&*symbol.name));
-        let locals = outline.values.iter().filter(|value| value.kind == Kind::InData && value.is_local());
+        let locals =
+            outline.values.iter().filter(|value| value.kind == ValuePart::InData && value.is_local());
         own.symbols.extend(locals.map(|value| ModuleSymbol::local(&self.called(value), value.bits)));
         let layer: Arc<dyn IrLayer> = Arc::new(LazyLayer(self.clone()));
         let mut unit = IrMaterializationUnit::data_of(
@@ -280,7 +282,7 @@ impl LazyModule {
 
     /// The functions that the pipeline would leave in the module. Of one that cannot be read it is all: compiling them says why.
     fn remaining(&self) -> Vec<u32> {
-        let Inner { source, compiler, .. } = &*self.inner;
+        let SharedModule { source, compiler, .. } = &*self.inner;
         let reached = || Shell::read(source, compiler.compiler())?.reached();
         if compiler.compiler().pipeline().drops_unused()
             && let Ok(reached) = reached()
@@ -302,7 +304,7 @@ impl LazyModule {
     /// The numbers of the functions that are compiled when they are called.
     pub(super) fn functions_on_call(&self) -> impl Iterator<Item = u32> {
         let values = (0..).zip(&self.inner.outline.values);
-        values.filter(|(_, value)| value.kind == Kind::OnCall).map(|(number, _)| number)
+        values.filter(|(_, value)| value.kind == ValuePart::OnCall).map(|(number, _)| number)
     }
 
     /// Whether a function was compiled in the lower tier first.
@@ -333,7 +335,7 @@ impl LazyModule {
 
     /// An object of a function: that is called for the first time, or after so many attempts in the upper tier.
     fn compile(&self, function: u32, attempt: u32) -> Result<ObjectBuffer, CompileError> {
-        let Inner { source, compiler, outline, .. } = &*self.inner;
+        let SharedModule { source, compiler, outline, .. } = &*self.inner;
         let name = format!("{}: {}", self.name(), outline.values[function as usize].name).into();
         let Some(Upper { compiler: upper, tiers, began_below }) = self.upper.as_deref() else {
             return compiler.compile(source, function, &name);
@@ -393,7 +395,7 @@ fn better(body: &str, attempt: u32) -> String {
 
 /// The body of one function.
 #[derive(Clone, Debug)]
-pub(super) struct Body {
+pub(super) struct BodyInModule {
     pub(super) module: LazyModule,
     pub(super) function: u32,
     /// Which attempt it is to compile it better; zero is the first compilation.
@@ -401,7 +403,7 @@ pub(super) struct Body {
     pub(super) interface: MaterializationInterface,
 }
 
-impl MaterializationUnit for Body {
+impl MaterializationUnit for BodyInModule {
     fn name(&self) -> &str {
         self.module.name()
     }
@@ -433,7 +435,7 @@ impl IrLayer for LazyLayer {
     }
 
     fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
-        let Inner { compiler, cache, .. } = &*self.0.inner;
+        let SharedModule { compiler, cache, .. } = &*self.0.inner;
         let (may_look, compiler) = (compiler.may_look(), compiler.compiler());
         let compiled = match cache {
             Some(cache) if may_look => cache.object(compiler, pending, responsibility.session()),

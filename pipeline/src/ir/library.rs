@@ -126,7 +126,7 @@ mod place {
 
     /// The pointer that a stub jumps through, with the function's name behind it, up to a zero byte.
     #[repr(C)]
-    struct Slot {
+    struct LateFunction {
         target: AtomicPtr<c_void>,
         name: [c_char; 1],
     }
@@ -135,7 +135,7 @@ mod place {
     ///
     /// # Safety
     /// The slot is one that the build script has written.
-    unsafe extern "C" fn fill(slot: *const Slot) -> *mut c_void {
+    unsafe extern "C" fn fill(slot: *const LateFunction) -> *mut c_void {
         // SAFETY: the caller's obligation; slots are never freed, and only the name's beginning is named by its type.
         let (target, name) = unsafe { (&(*slot).target, &raw const (*slot).name) };
         let handle = handle().unwrap_or_else(|error| give_up(&error));

@@ -45,12 +45,12 @@ use crate::object::{ObjectBuffer, ObjectLayer};
 #[doc(alias = "TranslationUnit")]
 pub struct LinkerInfo {
     names: HashMap<Box<str>, Box<str>>,
-    places: HashMap<Box<str>, Place>,
+    places: HashMap<Box<str>, ValuePlace>,
 }
 
 /// Where a value without a symbol lies, or one that need not be looked up by its symbol.
 #[derive(Clone)]
-enum Place {
+enum ValuePlace {
     Address(ExecutorAddr),
     /// The module's name is that of the substitute until the instance has code.
     Instance(Arc<CodeInstance<ExecutorAddr>>, CalledBy),
@@ -89,7 +89,7 @@ impl LinkerInfo {
     /// The module's reference `name` lies at `address`. The value there has to stay for as long as the code is there.
     #[must_use]
     pub fn refer_to_address(mut self, name: &str, address: ExecutorAddr) -> Self {
-        self.places.insert(name.into(), Place::Address(address));
+        self.places.insert(name.into(), ValuePlace::Address(address));
         self
     }
 
@@ -105,7 +105,7 @@ impl LinkerInfo {
         instance: Arc<CodeInstance<ExecutorAddr>>,
         otherwise: &str,
     ) -> Self {
-        self.places.insert(name.into(), Place::Instance(instance, CalledBy::Types));
+        self.places.insert(name.into(), ValuePlace::Instance(instance, CalledBy::Types));
         self.define(name, otherwise)
     }
 
@@ -123,7 +123,7 @@ impl LinkerInfo {
         otherwise: &str,
     ) -> Result<Self, TrampolineError> {
         signature.check()?;
-        self.places.insert(name.into(), Place::Instance(instance, CalledBy::Signature(signature)));
+        self.places.insert(name.into(), ValuePlace::Instance(instance, CalledBy::Signature(signature)));
         Ok(self.define(name, otherwise))
     }
 
@@ -136,7 +136,7 @@ impl LinkerInfo {
         instance: Arc<CodeInstance<ExecutorAddr>>,
         otherwise: &str,
     ) -> Self {
-        self.places.insert(name.into(), Place::Instance(instance, CalledBy::Invoke));
+        self.places.insert(name.into(), ValuePlace::Instance(instance, CalledBy::Invoke));
         self.define(name, otherwise)
     }
 
@@ -148,9 +148,10 @@ impl LinkerInfo {
     /// Where a name of the module is, if that is known without a symbol.
     fn address(&self, name: &str) -> Option<ExecutorAddr> {
         match self.places.get(name)? {
-            Place::Address(address) => Some(*address),
-            Place::Instance(instance, CalledBy::Invoke) => instance.invoke(),
-            Place::Instance(instance, CalledBy::Types | CalledBy::Signature(_)) => match instance.read() {
+            ValuePlace::Address(address) => Some(*address),
+            ValuePlace::Instance(instance, CalledBy::Invoke) => instance.invoke(),
+            ValuePlace::Instance(instance, CalledBy::Types | CalledBy::Signature(_)) => match instance.read()
+            {
                 CodeInstanceState::Specialized { specptr, .. } => Some(specptr),
                 _ => None,
             },
@@ -161,7 +162,7 @@ impl LinkerInfo {
     fn adapters(&self) -> HashMap<&str, TrampolineCode> {
         let mut adapters = HashMap::new();
         for (name, place) in &self.places {
-            let Place::Instance(instance, CalledBy::Signature(signature)) = place else { continue };
+            let ValuePlace::Instance(instance, CalledBy::Signature(signature)) = place else { continue };
             // There is none as long as it is unset.
             let code = TrampolineCode::new(signature, &InvokeApi::Specialized(instance.clone()));
             adapters.extend(code.ok().map(|code| (&**name, code)));
@@ -171,7 +172,7 @@ impl LinkerInfo {
 
     /// Whether a name is never looked up.
     pub(super) fn is_placed(&self, name: &str) -> bool {
-        matches!(self.places.get(name), Some(Place::Address(_)))
+        matches!(self.places.get(name), Some(ValuePlace::Address(_)))
     }
 }
 

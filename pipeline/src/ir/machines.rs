@@ -24,11 +24,11 @@ const KEPT_MAX: usize = 4;
 const SPARE_MAX: usize = 16;
 
 thread_local! {
-    static KEPT: RefCell<Kept> = const { RefCell::new(Kept(Vec::new())) };
+    static KEPT: RefCell<RecentMachines> = const { RefCell::new(RecentMachines(Vec::new())) };
 }
 
 /// The machines this thread used last, the latest at the end.
-struct Kept(Vec<Machine>);
+struct RecentMachines(Vec<Machine>);
 
 /// The machines of threads that have ended, the latest at the end.
 static SPARE: Mutex<Vec<Machine>> = Mutex::new(Vec::new());
@@ -82,7 +82,7 @@ fn take_spare(options: &TargetOptions) -> Option<Machine> {
     take(&mut *SPARE.try_lock()?, options)
 }
 
-impl Drop for Kept {
+impl Drop for RecentMachines {
     fn drop(&mut self) {
         let mut left = std::mem::take(&mut self.0);
         let mut oldest = Vec::new();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::error::CompileError;
 use super::hooks::{ExtensionPoint, PassHook};
-use super::stages::{Piece, Stage, Stages, says_its_level};
+use super::stages::{Stage, StagePiece, Stages, says_its_level};
 use super::target::JitTargetMachineBuilder;
 
 /// How much a pipeline optimizes.
@@ -59,7 +59,7 @@ impl fmt::Display for OptimizationLevel {
 /// The passes to run over a module.
 #[derive(Clone, Debug)]
 pub struct OptimizationPipeline {
-    body: Body,
+    body: StageWork,
     /// Passes before everything else.
     at_start: Vec<String>,
     /// Passes after everything else.
@@ -70,7 +70,7 @@ pub struct OptimizationPipeline {
 }
 
 #[derive(Clone, Debug)]
-enum Body {
+enum StageWork {
     None,
     Level(OptimizationLevel),
     Passes(String),
@@ -123,23 +123,23 @@ pub(super) const FIRST_POINT: u32 = 1 << 20;
 impl OptimizationPipeline {
     /// No passes at all: code is generated from the IR as it is.
     pub fn none() -> Self {
-        Self::of(Body::None)
+        Self::of(StageWork::None)
     }
 
     /// LLVM's own pipeline for `level`.
     pub fn level(level: OptimizationLevel) -> Self {
-        Self::of(Body::Level(level))
+        Self::of(StageWork::Level(level))
     }
 
     /// Any pipeline, as `opt -passes=` takes it. Whether LLVM understands it is found out when it runs; see
     /// [`IrCompiler::check_pipeline`](super::IrCompiler::check_pipeline). It has no stages.
     pub fn passes(passes: impl Into<String>) -> Self {
-        Self::of(Body::Passes(passes.into()))
+        Self::of(StageWork::Passes(passes.into()))
     }
 
     /// Whether functions of a module go that nothing in it refers to, and that cannot be referred to from outside.
     pub(super) fn drops_unused(&self) -> bool {
-        matches!(self.body, Body::Level(level) if level != OptimizationLevel::O0)
+        matches!(self.body, StageWork::Level(level) if level != OptimizationLevel::O0)
     }
 
     /// Runs `passes` before everything else.
@@ -204,8 +204,8 @@ impl OptimizationPipeline {
     /// The level, where the pipeline has one.
     pub fn optimization_level(&self) -> Option<OptimizationLevel> {
         match self.body {
-            Body::Level(level) => Some(level),
-            Body::None | Body::Passes(_) => None,
+            StageWork::Level(level) => Some(level),
+            StageWork::None | StageWork::Passes(_) => None,
         }
     }
 
@@ -214,9 +214,9 @@ impl OptimizationPipeline {
     pub fn text(&self) -> String {
         let Self { body, at_start: _, at_end: _, changes, last } = self; // Two are said by `surrounded`.
         let mut body = match body {
-            Body::None => String::new(),
-            Body::Level(level) => format!("default<{level}>"),
-            Body::Passes(passes) => passes.clone(),
+            StageWork::None => String::new(),
+            StageWork::Level(level) => format!("default<{level}>"),
+            StageWork::Passes(passes) => passes.clone(),
         };
         for change in changes {
             _ = match change {
@@ -252,7 +252,7 @@ impl OptimizationPipeline {
     ) -> Result<Passes, CompileError> {
         let is_changed = self.is_changed();
         match self.body {
-            Body::Level(level) if is_changed || measured => {
+            StageWork::Level(level) if is_changed || measured => {
                 let hooks: Arc<[PassHook]> = self.changes.iter().filter_map(Change::hook).cloned().collect();
                 let stages = self.cut(level, target)?;
                 let text = stages.text(self.last, |stage| self.pieces(&stages, stage, measured));
@@ -309,7 +309,7 @@ impl OptimizationPipeline {
     }
 
     /// The passes and hooks in the place of `stage`.
-    fn pieces(&self, stages: &Stages, stage: Stage, measured: bool) -> Vec<Piece> {
+    fn pieces(&self, stages: &Stages, stage: Stage, measured: bool) -> Vec<StagePiece> {
         let mut hooks = 0;
         let (mut before, mut after) = (Vec::new(), Vec::new());
         let mut own = stages.passes(stage);
@@ -322,15 +322,17 @@ impl OptimizationPipeline {
                     continue;
                 }
                 Change::Passes { stage: of, side, passes } if *of == stage => {
-                    (side, Piece::Passes(passes.clone()))
+                    (side, StagePiece::Passes(passes.clone()))
                 }
-                Change::Hook { stage: of, side, .. } if *of == stage => (side, Piece::Host(host(number))),
+                Change::Hook { stage: of, side, .. } if *of == stage => {
+                    (side, StagePiece::Host(host(number)))
+                }
                 _ => continue,
             };
             if *side == Side::Before { before.push(piece) } else { after.push(piece) }
         }
-        let mark = measured.then(|| Piece::Passes(format!("uruk-stage<{}>", stage as u32)));
-        let own = Piece::Passes(own.to_owned());
+        let mark = measured.then(|| StagePiece::Passes(format!("uruk-stage<{}>", stage as u32)));
+        let own = StagePiece::Passes(own.to_owned());
         mark.into_iter().chain(before).chain([own]).chain(after).collect()
     }
 
@@ -352,7 +354,7 @@ impl OptimizationPipeline {
     /// pipeline was changed, the first half is everything, because a changed pipeline cannot be cut.
     pub(super) fn halves(&self, target: &JitTargetMachineBuilder) -> Result<(Passes, Passes), CompileError> {
         let whole = || Ok((self.expanded(target, false)?, Passes::none()));
-        let Body::Level(level) = self.body else { return whole() };
+        let StageWork::Level(level) = self.body else { return whole() };
         if level == OptimizationLevel::O0 || !self.at_end.is_empty() || self.is_changed() {
             return whole();
         }
@@ -367,11 +369,11 @@ impl OptimizationPipeline {
 
     /// Whether every pass was chosen here, so that LLVM is known to understand them.
     pub(super) fn is_known_good(&self) -> bool {
-        let is_ours = !matches!(self.body, Body::Passes(_));
+        let is_ours = !matches!(self.body, StageWork::Passes(_));
         is_ours && !self.is_changed() && self.at_start.is_empty() && self.at_end.is_empty()
     }
 
-    fn of(body: Body) -> Self {
+    fn of(body: StageWork) -> Self {
         let (at_start, at_end, changes) = (Vec::new(), Vec::new(), Vec::new());
         Self { body, at_start, at_end, changes, last: Stage::Cleanup }
     }

@@ -12,13 +12,13 @@
 use std::collections::HashSet;
 
 use super::ffi::symbol_bits;
-use super::interface_bytes::{Reader, Writer};
+use super::interface_bytes::{FieldReader, FieldWriter};
 use super::symbols::ModuleInterface;
 use crate::cache::Damage;
 
 /// The part to which a value of a module belongs; `functions.cpp` has the same list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValuePart {
     Elsewhere,
     OnCall,
     InData,
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     OtherName,
 }
 
-impl Kind {
+impl ValuePart {
     const ALL: [Self; 5] = [Self::Elsewhere, Self::OnCall, Self::InData, Self::WithFunction, Self::OtherName];
 
     pub(super) fn of(number: u32) -> Option<Self> {
@@ -49,7 +49,7 @@ pub(super) struct Outline {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutlinedValue {
     pub(super) name: Box<str>,
-    pub(super) kind: Kind,
+    pub(super) kind: ValuePart,
     /// The number of the function that it belongs to.
     pub(super) of: u32,
     pub(super) bits: u32,
@@ -63,10 +63,10 @@ impl OutlinedValue {
 
 impl Outline {
     pub(super) fn push(&mut self, value: OutlinedValue) {
-        if value.kind != Kind::Elsewhere && value.is_local() {
+        if value.kind != ValuePart::Elsewhere && value.is_local() {
             self.locals.insert(value.name.clone());
         }
-        if value.kind == Kind::WithFunction {
+        if value.kind == ValuePart::WithFunction {
             self.compiled_once.insert(value.of);
         }
         if value.bits & symbol_bits::ONCE != 0
@@ -80,7 +80,7 @@ impl Outline {
     /// The outline of a module of this `interface` as [`from_bytes`](Self::from_bytes) reads it.
     pub(super) fn to_bytes(&self, interface: &ModuleInterface) -> Vec<u8> {
         let interface = interface.to_bytes();
-        let mut writer = Writer(Vec::new());
+        let mut writer = FieldWriter(Vec::new());
         writer.length(interface.len()).bytes(&interface).bytes(&[u8::from(self.stays_whole)]);
         writer.length(self.values.len());
         for OutlinedValue { name, kind, of, bits } in &self.values {
@@ -97,7 +97,7 @@ impl Outline {
 fn read(bytes: &[u8]) -> Option<(ModuleInterface, Outline)> {
     /// Of a value without a name.
     const VALUE_BYTES_MIN: usize = 13;
-    let mut reader = Reader(bytes);
+    let mut reader = FieldReader(bytes);
     let length = usize::try_from(reader.number()?).ok()?;
     let interface = ModuleInterface::from_bytes(reader.take(length)?).ok()?;
     let stays_whole = match reader.array()? {
@@ -108,7 +108,7 @@ fn read(bytes: &[u8]) -> Option<(ModuleInterface, Outline)> {
     let count = reader.number()?;
     let values = reader.list(count, VALUE_BYTES_MIN, |reader| {
         let [kind] = reader.array()?;
-        let (kind, of, bits) = (Kind::of(kind.into())?, reader.number()?, reader.number()?);
+        let (kind, of, bits) = (ValuePart::of(kind.into())?, reader.number()?, reader.number()?);
         Some(OutlinedValue { name: reader.name()?, kind, of, bits })
     })?;
     if !reader.0.is_empty() || values.iter().any(|value| value.of >= count) {
@@ -127,11 +127,11 @@ mod tests {
         let value = |name: &str, kind, of, bits| OutlinedValue { name: name.into(), kind, of, bits };
         let mut outline = Outline::default();
         for value in [
-            value("f", Kind::OnCall, 0, symbol_bits::ONCE),
-            value("table", Kind::WithFunction, 0, symbol_bits::LOCAL),
-            value("", Kind::InData, 0, symbol_bits::LOCAL),
-            value("g", Kind::OtherName, 0, 0),
-            value("puts", Kind::Elsewhere, 0, symbol_bits::UNDEFINED),
+            value("f", ValuePart::OnCall, 0, symbol_bits::ONCE),
+            value("table", ValuePart::WithFunction, 0, symbol_bits::LOCAL),
+            value("", ValuePart::InData, 0, symbol_bits::LOCAL),
+            value("g", ValuePart::OtherName, 0, 0),
+            value("puts", ValuePart::Elsewhere, 0, symbol_bits::UNDEFINED),
         ] {
             outline.push(value);
         }

@@ -129,10 +129,10 @@ impl Partition {
             _ => target.clone(),
         };
         let objects = std::iter::repeat_with(|| None).take(parts).collect();
-        let compiled = Mutex::new(Compiled { objects, left: parts });
+        let compiled = Mutex::new(CompiledParts { objects, left: parts });
         let (next, done) = (AtomicUsize::new(0), Latch::new());
         let cache = None;
-        let work = Work { division, bitcode, passes, target, parts, cache, next, compiled, done };
+        let work = PartsWork { division, bitcode, passes, target, parts, cache, next, compiled, done };
         Ok(Some(Parts(Box::new(work))))
     }
 }
@@ -188,9 +188,9 @@ unsafe fn numbers<'a>(start: *const u32, count: usize) -> &'a [u32] {
 }
 
 /// The parts of a module, to be compiled.
-pub(super) struct Parts(Box<Work>);
+pub(super) struct Parts(Box<PartsWork>);
 
-struct Work {
+struct PartsWork {
     division: Division,
     /// Of the whole module, written once.
     bitcode: ObjectBuffer,
@@ -200,13 +200,13 @@ struct Work {
     cache: Option<PartCache>,
     /// The next part that no thread compiles yet.
     next: AtomicUsize,
-    compiled: Mutex<Compiled>,
+    compiled: Mutex<CompiledParts>,
     /// Opened when no part is left.
     done: Latch,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledParts {
     objects: Vec<Option<Result<ObjectBuffer, CompileError>>>,
     /// How many are not compiled yet.
     left: usize,
@@ -219,7 +219,7 @@ impl Parts {
         session: Option<&ExecutionSession>,
         cache: Option<PartCache>,
     ) -> Result<ObjectBuffer, CompileError> {
-        let work = Arc::new(Work { cache, ..*self.0 });
+        let work = Arc::new(PartsWork { cache, ..*self.0 });
         if let Some(session) = session {
             for _ in 1..work.parts {
                 let helper = work.clone();
@@ -240,7 +240,7 @@ impl Parts {
     }
 }
 
-impl Work {
+impl PartsWork {
     /// Compiles parts until none is left.
     fn run(&self) {
         loop {
@@ -249,7 +249,7 @@ impl Work {
             if part >= self.parts {
                 return;
             }
-            let counted = Counted(self);
+            let counted = CountedPart(self);
             let object = self.compile(part);
             self.compiled.lock().objects[part] = Some(object);
             drop(counted);
@@ -318,9 +318,9 @@ impl Work {
 }
 
 /// Counts a part as compiled, also if that panics.
-struct Counted<'a>(&'a Work);
+struct CountedPart<'a>(&'a PartsWork);
 
-impl Drop for Counted<'_> {
+impl Drop for CountedPart<'_> {
     fn drop(&mut self) {
         let left = {
             let mut compiled = self.0.compiled.lock();

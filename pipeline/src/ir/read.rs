@@ -47,13 +47,13 @@ pub(super) fn unread_bitcode(source: &ObjectBuffer) -> Result<ThreadSafeModule, 
     read(&ThreadSafeContext::try_new()?, source, "reading bitcode", read_lazy_bitcode)
 }
 
-type Reader = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
+type ReadModule = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
 
 fn read(
     context: &ThreadSafeContext,
     source: &ObjectBuffer,
     stage: &'static str,
-    reader: Reader,
+    reader: ReadModule,
 ) -> Result<ThreadSafeModule, CompileError> {
     let guard = context.lock();
     if guard.is_lost() {

@@ -11,7 +11,7 @@ use super::error::CompileError;
 use super::ffi::{self, bytes, take_message};
 use super::module::ThreadSafeModule;
 use super::normalize::normalize;
-use super::outline::{Kind, Outline, OutlinedValue};
+use super::outline::{Outline, OutlinedValue, ValuePart};
 use super::read;
 use crate::object::ObjectBuffer;
 use crate::tiers::FunctionShape;
@@ -53,7 +53,7 @@ impl Shell {
         ) {
             // SAFETY: the shim hands on the pointer it got below, and a name that lives for the call.
             let (outline, name) = unsafe { (&mut *data.cast::<Outline>(), bytes(name, size)) };
-            let kind = Kind::of(kind).unwrap_or(Kind::Elsewhere);
+            let kind = ValuePart::of(kind).unwrap_or(ValuePart::Elsewhere);
             let name = String::from_utf8_lossy(name).into();
             outline.push(OutlinedValue { name, kind, of, bits });
         }

@@ -89,14 +89,14 @@ impl fmt::Display for Stage {
 
 /// Something to run beside or in a stage, as LLVM reads it.
 #[derive(Clone, Debug)]
-pub(super) enum Piece {
+pub(super) enum StagePiece {
     /// Passes of the stage's kind.
     Passes(String),
     /// A pass of the host, which there is for modules and functions alike.
     Host(String),
 }
 
-impl Piece {
+impl StagePiece {
     fn text(&self) -> &str {
         let (Self::Passes(text) | Self::Host(text)) = self;
         text
@@ -174,8 +174,8 @@ impl Stages {
     }
 
     /// The whole text up to the end of `last`. `pieces` says what stands in each stage's place.
-    pub(super) fn text(&self, last: Stage, pieces: impl Fn(Stage) -> Vec<Piece>) -> String {
-        let within = |stages: &[Stage]| -> Vec<Piece> {
+    pub(super) fn text(&self, last: Stage, pieces: impl Fn(Stage) -> Vec<StagePiece>) -> String {
+        let within = |stages: &[Stage]| -> Vec<StagePiece> {
             let wanted = stages.iter().filter(|&&stage| stage <= last);
             wanted.flat_map(|&stage| pieces(stage)).filter(|piece| !piece.text().is_empty()).collect()
         };
@@ -185,7 +185,7 @@ impl Stages {
         let has_walk = !self.walk[0].is_empty();
         if has_walk && last > Stage::EarlySimplification {
             // LLVM does not read an empty list.
-            let passes: Vec<&str> = walked.iter().map(Piece::text).collect();
+            let passes: Vec<&str> = walked.iter().map(StagePiece::text).collect();
             let passes = if passes.is_empty() { "no-op-function".to_owned() } else { passes.join(",") };
             text.push(format!("{}{passes}{}", self.walk[0], self.walk[1]));
         } else {
@@ -202,13 +202,13 @@ impl Stages {
     }
 
     /// Passes run over one function after another, up to a pass of the host's, which sees the whole module.
-    fn over_functions(&self, pieces: &[Piece]) -> Vec<String> {
+    fn over_functions(&self, pieces: &[StagePiece]) -> Vec<String> {
         let mut text = Vec::new();
-        for run in pieces.chunk_by(|a, b| matches!((a, b), (Piece::Passes(_), Piece::Passes(_)))) {
-            let passes = run.iter().map(Piece::text).collect::<Vec<_>>().join(",");
+        for run in pieces.chunk_by(|a, b| matches!((a, b), (StagePiece::Passes(_), StagePiece::Passes(_)))) {
+            let passes = run.iter().map(StagePiece::text).collect::<Vec<_>>().join(",");
             match run[0] {
-                Piece::Passes(_) => text.push(format!("{}{passes})", self.functions)),
-                Piece::Host(_) => text.push(passes),
+                StagePiece::Passes(_) => text.push(format!("{}{passes})", self.functions)),
+                StagePiece::Host(_) => text.push(passes),
             }
         }
         text

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uruk_core::SymbolFlags;
 
 use super::lazy_module::LazyModule;
-use super::outline::Kind;
+use super::outline::ValuePart;
 use crate::lazy::FileStubs;
 
 impl LazyModule {
@@ -19,9 +19,9 @@ impl LazyModule {
         let values = &self.outline().values;
         for value in values.iter().filter(|value| !value.is_local()) {
             let of = match value.kind {
-                Kind::OnCall => &value.name,
-                Kind::OtherName if values[value.of as usize].is_local() => return None,
-                Kind::OtherName => &values[value.of as usize].name,
+                ValuePart::OnCall => &value.name,
+                ValuePart::OtherName if values[value.of as usize].is_local() => return None,
+                ValuePart::OtherName => &values[value.of as usize].name,
                 _ => continue,
             };
             if let Some(flags) = flags.get(&*value.name) {

@@ -17,7 +17,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Mutex, weakened};
 
 /// The word that a stub jumps through. Its user holds the stub, or is called through it.
-pub(super) trait Slot: Clone {
+pub(super) trait JumpWord: Clone {
     fn load(&self) -> u64;
     fn store(&self, address: u64);
     /// The same, and so many calls are counted.
@@ -30,9 +30,9 @@ pub(super) trait Slot: Clone {
 }
 
 /// One stub.
-pub(super) struct Cell<D, S>(Mutex<State<D, S>>);
+pub(super) struct Cell<D, S>(Mutex<CellState<D, S>>);
 
-struct State<D, S> {
+struct CellState<D, S> {
     now: Now<D>,
     /// The slot, and where it led before anybody called. Known from the first call on.
     slot: Option<(S, u64)>,
@@ -46,9 +46,9 @@ struct Now<D> {
     bound: Option<ExecutorAddr>,
 }
 
-impl<D: Clone, S: Slot> Cell<D, S> {
+impl<D: Clone, S: JumpWord> Cell<D, S> {
     pub(super) fn new(destination: D) -> Self {
-        Self(Mutex::new(State { now: Now { generation: 0, destination, bound: None }, slot: None }))
+        Self(Mutex::new(CellState { now: Now { generation: 0, destination, bound: None }, slot: None }))
     }
 
     pub(super) fn destination(&self) -> D {
@@ -162,7 +162,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
 
     fn while_bound<T>(&self, generation: u64, change: impl FnOnce(&S, &mut ExecutorAddr) -> T) -> Option<T> {
         let mut state = self.0.lock();
-        let State { now, slot } = &mut *state;
+        let CellState { now, slot } = &mut *state;
         let is_older = now.generation != generation && !weakened("promote::overtakes_a_redirection");
         let (slot, _) = slot.as_ref().filter(|_| !is_older)?;
         if weakened("promote::stores_without_the_lock") {
@@ -183,7 +183,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
         store: impl FnOnce(&S, u64),
     ) -> (D, T) {
         let mut state = self.0.lock();
-        let State { now, slot } = &mut *state;
+        let CellState { now, slot } = &mut *state;
         now.generation += 1;
         let before = std::mem::replace(&mut now.destination, destination);
         now.bound = ready.filter(|_| slot.is_some());
@@ -197,7 +197,7 @@ impl<D: Clone, S: Slot> Cell<D, S> {
     }
 }
 
-fn store<S: Slot>(slot: &S, body: ExecutorAddr, calls: Option<u32>) {
+fn store<S: JumpWord>(slot: &S, body: ExecutorAddr, calls: Option<u32>) {
     match calls {
         Some(calls) => slot.store_counted(body.value(), calls),
         None => slot.store(body.value()),

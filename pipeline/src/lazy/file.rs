@@ -30,11 +30,11 @@ use crate::object::{
 pub struct FileStubs {
     file: Box<str>,
     title: Box<str>,
-    functions: HashMap<Box<str>, Function>,
+    functions: HashMap<Box<str>, StubFunction>,
 }
 
 #[derive(Debug)]
-struct Function {
+struct StubFunction {
     body: Box<str>,
     flags: SymbolFlags,
 }
@@ -72,7 +72,7 @@ impl FileStubs {
     /// Adds a function. Those of one `body` are one function, and have one address; it is the name of one of them.
     pub fn add(&mut self, name: &str, body: &str, flags: SymbolFlags) {
         let body = body_name(body, &self.title).into();
-        self.functions.insert(name.into(), Function { body, flags: flags | SymbolFlags::CALLABLE });
+        self.functions.insert(name.into(), StubFunction { body, flags: flags | SymbolFlags::CALLABLE });
     }
 
     /// Whether a function of this name has one.

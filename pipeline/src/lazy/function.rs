@@ -9,8 +9,8 @@ use uruk_core::{
     LookupSet, SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
 };
 
-use super::cell::{Cell, Slot};
-use super::group::{Group, Table};
+use super::cell::{Cell, JumpWord};
+use super::group::{GroupTable, StubGroup};
 use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
@@ -20,11 +20,11 @@ use crate::runtime::call_through::{Cells, Destination, NamedCells, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
 /// A function's address, and the code that is kept there: `None` if it is not linked code.
-pub(super) type Found = (ExecutorAddr, Option<HeldCode>);
+pub(super) type FoundBody = (ExecutorAddr, Option<HeldCode>);
 
 /// The function that a stub stands for.
 #[derive(Clone)]
-pub(super) struct Body {
+pub(super) struct BodyName {
     pub(super) dylib: WeakJitDylib,
     pub(super) name: SymbolName,
 }
@@ -34,9 +34,9 @@ pub(super) struct LazyFunction {
     targets: Arc<StubTargets>,
     /// Of its stub, among those of its unit.
     number: u32,
-    cell: Cell<Body, StubSlot>,
+    cell: Cell<BodyName, StubSlot>,
     /// If stubs of its unit are led elsewhere together.
-    group: Option<Arc<Group>>,
+    group: Option<Arc<StubGroup>>,
     /// If there are tiers.
     promotion: Option<Arc<Promotion>>,
     unit: Arc<LazyUnit>,
@@ -47,16 +47,16 @@ impl LazyFunction {
         manager: LazyCallThroughManager,
         targets: Arc<StubTargets>,
         number: u32,
-        body: Body,
+        body: BodyName,
         improving: Option<&Arc<Improving>>,
-        group: Option<Arc<Group>>,
+        group: Option<Arc<StubGroup>>,
         unit: Arc<LazyUnit>,
     ) -> Self {
         let promotion = improving.map(|improving| Arc::new(Promotion::new(improving.clone(), number)));
         Self { manager, targets, number, cell: Cell::new(body), group, promotion, unit }
     }
 
-    pub(super) fn group(&self) -> Option<&Arc<Group>> {
+    pub(super) fn group(&self) -> Option<&Arc<StubGroup>> {
         self.group.as_ref()
     }
 
@@ -100,11 +100,11 @@ impl LazyFunction {
 
     fn find_better(
         &self,
-        body: &Body,
+        body: &BodyName,
         improve: &dyn Improve,
         attempt: u32,
         uses_pool: bool,
-    ) -> Result<Option<Found>, LazyCallError> {
+    ) -> Result<Option<FoundBody>, LazyCallError> {
         let Some(name) = improve.define_better(&body.name, attempt).map_err(LazyCallError::Better)? else {
             return Ok(None);
         };
@@ -119,7 +119,7 @@ impl LazyFunction {
     }
 
     /// Finds the body on this thread, which compiles it unless another thread has begun.
-    fn find_here(&self, body: &Body) -> Result<Found, LazyCallError> {
+    fn find_here(&self, body: &BodyName) -> Result<FoundBody, LazyCallError> {
         let dylib = body.dylib.upgrade().ok_or(LazyCallError::SessionGone)?;
         let session = dylib.session();
         Ok(find(self.hold(), &dylib, &body.name, |request| session.lookup(request.here()))?)
@@ -134,10 +134,10 @@ impl LazyFunction {
     /// have, if there is one, and otherwise its slot. The caller drops the result without a lock.
     pub(super) fn redirect(
         &self,
-        body: Body,
-        ready: Option<Found>,
-        table: Option<&Table>,
-    ) -> (Body, Vec<HeldCode>) {
+        body: BodyName,
+        ready: Option<FoundBody>,
+        table: Option<&GroupTable>,
+    ) -> (BodyName, Vec<HeldCode>) {
         let (address, held) = ready.unzip();
         let keep = |bound| match bound {
             Some(address) => self.targets.lead_on_to(self.number, address, held.flatten()),
@@ -159,10 +159,10 @@ impl LazyFunction {
 #[derive(Clone)]
 struct StubSlot {
     addr: SlotAddr,
-    group: Option<Arc<Group>>,
+    group: Option<Arc<StubGroup>>,
 }
 
-impl Slot for StubSlot {
+impl JumpWord for StubSlot {
     fn load(&self) -> u64 {
         self.addr.load()
     }
@@ -189,10 +189,10 @@ impl Destination for LazyFunction {
     }
 
     fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr> {
-        let find = |body: &Body| self.find_here(body);
+        let find = |body: &BodyName| self.find_here(body);
         let keep = |address, held| self.targets.lead_on_to(self.number, address, held);
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
-        let calls = |body: &Body| improving.and_then(|improving| improving.calls_of(&body.name));
+        let calls = |body: &BodyName| improving.and_then(|improving| improving.calls_of(&body.name));
         let (unit, number) = self.known();
         self.manager.speculator.note_call(&unit.functions[number]);
         let found = catch_unwind(AssertUnwindSafe(|| {
@@ -237,7 +237,7 @@ pub(super) fn find(
     dylib: &JitDylib,
     name: &SymbolName,
     look_up: impl Fn(LookupRequest) -> Result<LookupResult, LookupError>,
-) -> Result<Found, FindError> {
+) -> Result<FoundBody, FindError> {
     let order = SearchOrder::from([(dylib.clone(), JitDylibLookupFlags::MatchAllSymbols)]);
     loop {
         let found = look_up(LookupRequest::new(order.clone(), LookupSet::required([name.clone()])))?;
@@ -277,7 +277,7 @@ impl From<FindError> for LazyCallError {
 /// Takes the locks that a first call takes of its stub, for tests of forks: those of a group that all threads share.
 #[cfg(test)]
 pub(crate) fn use_the_locks() {
-    static GROUP: std::sync::LazyLock<Arc<Group>> = std::sync::LazyLock::new(Arc::default);
+    static GROUP: std::sync::LazyLock<Arc<StubGroup>> = std::sync::LazyLock::new(Arc::default);
     let slot = StubSlot { addr: SlotAddr::nowhere(), group: Some(GROUP.clone()) };
     slot.while_settled(|| std::hint::black_box(()));
 }

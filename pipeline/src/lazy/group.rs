@@ -19,21 +19,21 @@ use uruk_core::sync::atomic::AtomicU64;
 use uruk_core::sync::{Arc, Mutex, weakened};
 
 /// Where a group's stubs lead, by their numbers.
-pub(super) type Table = Arc<[AtomicU64]>;
+pub(super) type GroupTable = Arc<[AtomicU64]>;
 
 /// The word that all stubs of a group load. Its user holds one of them.
 pub(super) trait Root {
     /// The entries of the present table.
     fn read(&self) -> Vec<u64>;
     /// Gives the stubs another one, which stays as long as they do.
-    fn publish(&self, table: &Table);
+    fn publish(&self, table: &GroupTable);
 }
 
 /// The tables that were published, under the lock of the group.
 #[derive(Default)]
-pub(super) struct Group(Mutex<Vec<Table>>);
+pub(super) struct StubGroup(Mutex<Vec<GroupTable>>);
 
-impl Group {
+impl StubGroup {
     /// Runs `look` while no switch is under way.
     pub(super) fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
         let _tables = (!weakened("group::looks_while_it_switches")).then(|| self.0.lock());
@@ -41,9 +41,9 @@ impl Group {
     }
 
     /// Has `lead` write a copy of the table. Stubs jump through the copy when this returns.
-    pub(super) fn switch<T>(&self, root: &impl Root, lead: impl FnOnce(&Table) -> T) -> T {
+    pub(super) fn switch<T>(&self, root: &impl Root, lead: impl FnOnce(&GroupTable) -> T) -> T {
         let mut tables = self.0.lock();
-        let next: Table = root.read().into_iter().map(AtomicU64::new).collect();
+        let next: GroupTable = root.read().into_iter().map(AtomicU64::new).collect();
         if weakened("group::publishes_before_it_writes") {
             root.publish(&next);
         }

@@ -50,8 +50,8 @@ use uruk_core::{
 pub use self::file::{FileLayer, FileStubs};
 #[cfg(test)]
 pub(crate) use self::function::use_the_locks;
-use self::function::{Body, LazyFunction};
-use self::group::Group;
+use self::function::{BodyName, LazyFunction};
+use self::group::StubGroup;
 use self::known::{KnownFunction, LazyUnit};
 pub use self::order::{CallOrder, CallOrderError, FunctionOfFile};
 use self::promotion::Improving;
@@ -227,7 +227,7 @@ impl LazyCallThroughManager {
     /// until the stubs are removed.
     pub fn lazy_group(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
         let name = "<lazy group>".into();
-        self.lazy_functions_of(Kind::Group, name, "".into(), bodies, functions)
+        self.lazy_functions_of(LazyKind::Group, name, "".into(), bodies, functions)
     }
 
     /// The same, of functions that get better bodies from `improve` once they are called often.
@@ -253,13 +253,13 @@ impl LazyCallThroughManager {
         functions: AliasMap,
         improve: Option<Arc<dyn Improve>>,
     ) -> Box<dyn MaterializationUnit> {
-        let kind = improve.map_or(Kind::Plain, Kind::Improvable);
+        let kind = improve.map_or(LazyKind::Plain, LazyKind::Improvable);
         self.lazy_functions_of(kind, name, ends_of_locals, bodies, functions)
     }
 
     fn lazy_functions_of(
         &self,
-        kind: Kind,
+        kind: LazyKind,
         name: Arc<str>,
         ends_of_locals: Box<str>,
         bodies: &JitDylib,
@@ -290,10 +290,10 @@ struct LazyReexports {
     manager: LazyCallThroughManager,
     bodies: WeakJitDylib,
     functions: AliasMap,
-    kind: Kind,
+    kind: LazyKind,
 }
 
-enum Kind {
+enum LazyKind {
     Plain,
     /// Calls are counted.
     Improvable(Arc<dyn Improve>),
@@ -319,14 +319,14 @@ impl MaterializationUnit for LazyReexports {
         }
         let targets = Arc::new(StubTargets::default());
         let (stubs, improving, group) = match kind {
-            Kind::Plain => (StubKind::Plain, None, None),
-            Kind::Improvable(improve) => (StubKind::Counting, Some(Improving::new(improve)), None),
-            Kind::Group => (StubKind::Group, None, Some(Arc::<Group>::default())),
+            LazyKind::Plain => (StubKind::Plain, None, None),
+            LazyKind::Improvable(improve) => (StubKind::Counting, Some(Improving::new(improve)), None),
+            LazyKind::Group => (StubKind::Group, None, Some(Arc::<StubGroup>::default())),
         };
         let cell = |(number, function): (u32, &KnownFunction)| -> Box<dyn Destination> {
             let (manager, targets) = (manager.clone(), targets.clone());
             let (group, unit) = (group.clone(), unit.clone());
-            let body = Body { dylib: bodies.clone(), name: function.body.clone() };
+            let body = BodyName { dylib: bodies.clone(), name: function.body.clone() };
             Box::new(LazyFunction::new(manager, targets, number, body, improving.as_ref(), group, unit))
         };
         let cells: Cells = (0..).zip(&unit.functions).map(cell).collect();

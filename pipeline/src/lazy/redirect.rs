@@ -9,8 +9,8 @@ use uruk_core::{
 };
 
 use super::LazyCallThroughManager;
-use super::function::{Body, FindError, Found, LazyFunction, find};
-use super::group::{Root, Table};
+use super::function::{BodyName, FindError, FoundBody, LazyFunction, find};
+use super::group::{GroupTable, Root};
 use crate::linking::HeldCode;
 use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{Cells, NamedCells, RootAddr, note_body, stub_at};
@@ -56,13 +56,13 @@ impl Stub {
 /// A stub, and where it is led.
 struct Redirection {
     stub: Stub,
-    body: Body,
-    ready: Option<Found>,
+    body: BodyName,
+    ready: Option<FoundBody>,
 }
 
 impl Redirection {
     /// Does it; in the `table` that a group is about to have, if there is one. Gives what is dropped later.
-    fn make(&mut self, table: Option<&Table>) -> impl Sized + use<> {
+    fn make(&mut self, table: Option<&GroupTable>) -> impl Sized + use<> {
         let ready = self.ready.take();
         self.stub.function().map(|function| function.redirect(self.body.clone(), ready, table))
     }
@@ -75,8 +75,9 @@ fn redirect_unit(redirections: &mut [Redirection]) -> impl Sized + use<> {
         first.and_then(|first| Some((first.function()?.group()?.clone(), first.root?, first.cells.len())));
     between_forks(|| match group {
         Some((group, root, len)) if redirections.len() > 1 => {
-            let lead =
-                |table: &Table| redirections.iter_mut().map(|it| it.make(Some(table))).collect::<Vec<_>>();
+            let lead = |table: &GroupTable| {
+                redirections.iter_mut().map(|it| it.make(Some(table))).collect::<Vec<_>>()
+            };
             group.switch(&GroupRoot { root, len }, lead)
         }
         Some((group, ..)) => {
@@ -97,7 +98,7 @@ impl Root for GroupRoot {
         self.root.read(self.len)
     }
 
-    fn publish(&self, table: &Table) {
+    fn publish(&self, table: &GroupTable) {
         self.root.publish(table);
     }
 }
@@ -139,7 +140,7 @@ impl LazyCallThroughManager {
         ))?;
         let bodies = |AliasTarget { source, .. }: AliasTarget| {
             let ready = self.find(bodies, &source)?;
-            Ok((Body { dylib: bodies.downgrade(), name: source }, Some(ready)))
+            Ok((BodyName { dylib: bodies.downgrade(), name: source }, Some(ready)))
         };
         self.redirect_all(dylib, functions, bodies)
     }
@@ -156,7 +157,7 @@ impl LazyCallThroughManager {
         functions: AliasMap,
     ) -> Result<(), RedirectError> {
         let bodies =
-            |function: AliasTarget| Ok((Body { dylib: bodies.downgrade(), name: function.source }, None));
+            |function: AliasTarget| Ok((BodyName { dylib: bodies.downgrade(), name: function.source }, None));
         self.redirect_all(dylib, functions, bodies)
     }
 
@@ -176,7 +177,7 @@ impl LazyCallThroughManager {
         &self,
         dylib: &JitDylib,
         functions: AliasMap,
-        mut body: impl FnMut(AliasTarget) -> Result<(Body, Option<Found>), RedirectError>,
+        mut body: impl FnMut(AliasTarget) -> Result<(BodyName, Option<FoundBody>), RedirectError>,
     ) -> Result<(), RedirectError> {
         let found = |(function, target)| {
             let (stub, (body, ready)) = (self.stub(dylib, &function)?, body(target)?);
@@ -208,7 +209,7 @@ impl LazyCallThroughManager {
         Ok(Stub { address, cells, number: number as usize, root, _held: held })
     }
 
-    fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<Found, RedirectError> {
+    fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<FoundBody, RedirectError> {
         let look_up = |request: LookupRequest| {
             dylib.session().lookup(LookupRequest::new(&request.order, request.symbols))
         };

@@ -67,22 +67,22 @@ pub struct SpeculationStats {
 /// ORC: `Speculator`, `ImplSymbolMap`.
 #[derive(Clone)]
 #[doc(alias = "ImplSymbolMap")]
-pub struct Speculator(Arc<Shared>);
+pub struct Speculator(Arc<SharedSpeculator>);
 
-struct Shared {
+struct SharedSpeculator {
     uses_pool: bool,
     process: Process,
     /// How many functions have been called.
     calls: AtomicU64,
     follows_calls: AtomicBool,
     units: Mutex<Vec<Weak<LazyUnit>>>,
-    queue: Mutex<Queue>,
-    counts: Counts,
+    queue: Mutex<SpeculationQueue>,
+    counts: SpeculationCounts,
 }
 
 /// Each is for people alone: nothing hangs on it.
 #[derive(Default)]
-struct Counts {
+struct SpeculationCounts {
     ahead: AtomicU64,
     time_ns: AtomicU64,
     failed: AtomicU64,
@@ -90,8 +90,8 @@ struct Counts {
 }
 
 #[derive(Default)]
-struct Queue {
-    functions: VecDeque<Waiting>,
+struct SpeculationQueue {
+    functions: VecDeque<WaitingFunction>,
     /// Linked code that was called for the first time, the latest last.
     called: Vec<(ObjectLinkingLayer, ExecutorAddr)>,
     thread: Option<Arc<BackgroundThread>>,
@@ -100,7 +100,7 @@ struct Queue {
 
 /// A function by its number among those of its unit.
 #[derive(Clone)]
-struct Waiting {
+struct WaitingFunction {
     unit: Weak<LazyUnit>,
     number: usize,
 }
@@ -113,8 +113,8 @@ struct Worker {
     rests_until: Option<Instant>,
 }
 
-enum Work {
-    Function(Waiting),
+enum AheadWork {
+    Function(WaitingFunction),
     CalleesOf(ObjectLinkingLayer, ExecutorAddr),
 }
 
@@ -122,14 +122,14 @@ impl Speculator {
     /// A speculator. If `uses_pool`, the workers of the session's dispatcher compile ahead, once they have nothing more urgent to do.
     /// Otherwise a thread does, which is started when it is needed.
     pub fn new(uses_pool: bool) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SharedSpeculator {
             uses_pool,
             process: Process::current(),
             calls: AtomicU64::new(0),
             follows_calls: AtomicBool::new(false),
             units: Mutex::default(),
             queue: Mutex::default(),
-            counts: Counts::default(),
+            counts: SpeculationCounts::default(),
         }))
     }
 
@@ -167,10 +167,10 @@ impl Speculator {
     /// ORC: `Speculator::speculateFor`.
     #[doc(alias = "speculateFor")]
     pub fn speculate(&self, order: &CallOrder) -> usize {
-        let mut known: HashMap<FunctionOfFile, Vec<Waiting>> = HashMap::new();
+        let mut known: HashMap<FunctionOfFile, Vec<WaitingFunction>> = HashMap::new();
         for unit in self.units() {
             for (number, function) in unit.functions.iter().enumerate() {
-                let waiting = Waiting { unit: Arc::downgrade(&unit), number };
+                let waiting = WaitingFunction { unit: Arc::downgrade(&unit), number };
                 unit.names(function).for_each(|name| known.entry(name).or_default().push(waiting.clone()));
             }
         }
@@ -283,7 +283,7 @@ impl Speculator {
         Process::current() == self.0.process
     }
 
-    fn start(&self, queue: &mut Queue) {
+    fn start(&self, queue: &mut SpeculationQueue) {
         let thread = queue.thread.get_or_insert_with(|| Arc::new(BackgroundThread::new("uruk-ahead", false)));
         let (this, mut worker) = (self.clone(), Worker::default());
         BackgroundThread::start(thread, move || this.step(&mut worker));
@@ -301,8 +301,8 @@ impl Speculator {
                 let (begun, on_processor) = (Instant::now(), threads::time_on_processor());
                 // A panic is a defect of ours, and the function is compiled when it is called.
                 _ = catch_unwind(AssertUnwindSafe(|| match work {
-                    Work::Function(function) => worker.has_caught_up = self.compile(&function),
-                    Work::CalleesOf(layer, code) => self.compile_callees(&layer, code),
+                    AheadWork::Function(function) => worker.has_caught_up = self.compile(&function),
+                    AheadWork::CalleesOf(layer, code) => self.compile_callees(&layer, code),
                 }));
                 if !self.0.uses_pool {
                     worker.rest_after(
@@ -322,7 +322,7 @@ impl Speculator {
     }
 
     /// Says whether the program has called it meanwhile.
-    fn compile(&self, waiting: &Waiting) -> bool {
+    fn compile(&self, waiting: &WaitingFunction) -> bool {
         let begun = Instant::now();
         let Some(unit) = waiting.unit.upgrade() else { return false };
         let (function, dylib) = (&unit.functions[waiting.number], unit.dylib.upgrade());
@@ -352,7 +352,7 @@ impl Speculator {
             let Some(function) = cell.and_then(|cell| cell.downcast_ref::<LazyFunction>()) else { continue };
             let (unit, number) = function.known();
             if !unit.functions[number].was_ahead() {
-                self.compile(&Waiting { unit: Arc::downgrade(unit), number });
+                self.compile(&WaitingFunction { unit: Arc::downgrade(unit), number });
             }
         }
     }
@@ -366,14 +366,14 @@ impl Worker {
     }
 }
 
-impl Queue {
-    fn next(&mut self, has_caught_up: &mut bool) -> Option<Work> {
+impl SpeculationQueue {
+    fn next(&mut self, has_caught_up: &mut bool) -> Option<AheadWork> {
         // Functions that a program may call next come before those that it may call later.
         if let Some((layer, code)) = self.called.pop() {
-            return Some(Work::CalleesOf(layer, code));
+            return Some(AheadWork::CalleesOf(layer, code));
         }
         loop {
-            let Waiting { unit, number } = self.functions.front()?;
+            let WaitingFunction { unit, number } = self.functions.front()?;
             let is_uncalled = |unit: Arc<LazyUnit>| !unit.functions[*number].was_called();
             if !unit.upgrade().is_some_and(is_uncalled) {
                 *has_caught_up = true;
@@ -381,7 +381,7 @@ impl Queue {
             } else if std::mem::take(has_caught_up) && self.functions.len() > LEAD {
                 self.functions.rotate_left(LEAD);
             } else {
-                return self.functions.pop_front().map(Work::Function);
+                return self.functions.pop_front().map(AheadWork::Function);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::executor::RuntimeEntries;
 use crate::link::graph::{Edge, SectionRole, SymbolId};
 use crate::link::{LinkError, LinkGraph};
 use crate::runtime::call_through::{
-    CallThroughDescriptor, Counted, CountingDescriptor, NamedCells, StubTable,
+    CallThroughDescriptor, CountWords, CountingDescriptor, NamedCells, StubTable,
 };
 
 /// The contents of the sections of stubs, before the link.
@@ -88,7 +88,7 @@ impl Contents {
             cold,
             kind,
             slots: vec![0; 8 * cells.len()],
-            calls: vec![0; Counted::BYTES as usize * counted],
+            calls: vec![0; CountWords::BYTES as usize * counted],
             descriptors,
             thunk: entries.ifunc_thunk.value().to_le_bytes(),
             root: [0; 8],
@@ -131,7 +131,7 @@ impl Contents {
         let calls = counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
         let descriptor_bytes = self.kind.descriptor_bytes();
         let counting_bytes = if counts { lazy::COUNTING.len() as u64 } else { 0 };
-        let first_cold = self.calls.len() as u64 / Counted::BYTES * counting_bytes;
+        let first_cold = self.calls.len() as u64 / CountWords::BYTES * counting_bytes;
         for (index, names) in (0..).zip(names) {
             let (at, stub_at) = (index * descriptor_bytes, StubTable::BYTES + index * stub_bytes);
             for name in names {
@@ -153,10 +153,10 @@ impl Contents {
             let stub = pointer(at + CallThroughDescriptor::STUB, first_stub);
             graph.edge(descriptors, Edge { addend: (index * stub_bytes).cast_signed(), ..stub });
             if let Some(calls) = calls {
-                let (counting_at, counted_at) = (index * counting_bytes, index * Counted::BYTES);
+                let (counting_at, counted_at) = (index * counting_bytes, index * CountWords::BYTES);
                 let counting = graph.define_local("counting", cold, counting_at);
                 let counted = graph.define_local("counted", calls, counted_at);
-                let left = graph.define_local("left", calls, counted_at + Counted::CALLS);
+                let left = graph.define_local("left", calls, counted_at + CountWords::CALLS);
                 graph.edge(cold, field(counting_at, lazy::COUNTING_CALLS, left));
                 graph.edge(cold, field(counting_at, lazy::COUNTING_COLD, unbound));
                 graph.edge(cold, field(counting_at, lazy::COUNTING_BODY, counted));

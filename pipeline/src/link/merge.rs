@@ -16,7 +16,7 @@ use super::graph::{
 
 /// The references of one object of a merged graph.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct References {
+pub(crate) struct ReferencesOfObject {
     /// Other objects of the graph whose definitions it refers to.
     pub(crate) objects: BTreeSet<usize>,
     /// Symbols that the graph does not define.
@@ -46,8 +46,8 @@ impl<'a> LinkGraph<'a> {
     ///
     /// # Cost
     /// One pass over the edges.
-    pub(crate) fn references_of_objects(&self) -> Vec<References> {
-        let mut references = vec![References::default(); self.objects.len()];
+    pub(crate) fn references_of_objects(&self) -> Vec<ReferencesOfObject> {
+        let mut references = vec![ReferencesOfObject::default(); self.objects.len()];
         for (id, block) in self.live_blocks() {
             let from = self.sections[block.section.index()].object.index();
             for edge in self.edges(id) {

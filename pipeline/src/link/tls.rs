@@ -26,7 +26,7 @@ use super::error::LinkError;
 use super::got_plt::Slots;
 use super::graph::{Binding, BlockId, Edge, LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
 use super::layout::TlsLayout;
-use super::tls_detour::{Detours, Site};
+use super::tls_detour::{DetourSite, Detours};
 use crate::arch::Class;
 
 /// The limit of each thread's copy of a graph's thread-local variables: the reach of the 32-bit offsets of compiled code. A thread gets all
@@ -95,7 +95,7 @@ impl Tls {
                 let load = graph.arch.distance_load(kind, graph.content(block), offset as usize, addend);
                 if let Some(load) = load.filter(|_| is_code) {
                     self.add_resolver(target, location);
-                    self.detours.add(Site { block, offset, symbol: target, load });
+                    self.detours.add(DetourSite { block, offset, symbol: target, load });
                 }
             }
             Class::TlsResolver => {

@@ -10,7 +10,7 @@ use crate::arch::DistanceLoad;
 
 /// An instruction that may have to take a detour.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Site {
+pub(super) struct DetourSite {
     pub(super) block: BlockId,
     /// Of the field, in the block.
     pub(super) offset: u64,
@@ -21,12 +21,12 @@ pub(super) struct Site {
 /// The instructions of a graph that may have to take one, each once.
 #[derive(Debug, Default)]
 pub(super) struct Detours {
-    sites: Vec<Site>,
+    sites: Vec<DetourSite>,
     by_place: FxHashMap<(BlockId, u64), u64>,
 }
 
 impl Detours {
-    pub(super) fn add(&mut self, site: Site) {
+    pub(super) fn add(&mut self, site: DetourSite) {
         let next = self.sites.len() as u64;
         self.by_place.entry((site.block, site.offset)).or_insert_with(|| {
             self.sites.push(site);
@@ -40,7 +40,7 @@ impl Detours {
     }
 
     /// The instructions, in the order of their indices.
-    pub(super) fn sites(&self) -> &[Site] {
+    pub(super) fn sites(&self) -> &[DetourSite] {
         &self.sites
     }
 

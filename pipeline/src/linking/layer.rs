@@ -26,7 +26,7 @@ use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::share::{LinkedCode, remove_resource};
 use crate::executor::{CodeExtent, Executor, PublishError, TlsReservation};
 use crate::guard::GuardDomain;
-use crate::link::elf::CloseReferences;
+use crate::link::elf::Refs32;
 use crate::link::graph::{Binding, Location, SymbolId};
 use crate::link::{Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, parts};
 use crate::object::{ObjectBuffer, ObjectLayer};
@@ -83,7 +83,7 @@ pub struct ObjectLinkingLayer {
 type RenameOfUnit = dyn Fn(&MaterializationResponsibility, &str) -> Option<Box<str>> + Send + Sync;
 
 /// An object on its way: laid out, not yet fixed up.
-struct Placed {
+struct PlacedLink {
     tls: Option<(TlsReservation, NotedTls)>,
     link: Link<Allocated>,
     stubs: Option<Stubs>,
@@ -267,7 +267,7 @@ impl ObjectLinkingLayer {
         responsibilities: &[MaterializationResponsibility],
         graph: LinkGraph<'_>,
         stubs: Option<Stubs>,
-    ) -> Result<Placed, Failed> {
+    ) -> Result<PlacedLink, Failed> {
         let discarded = discarded_definitions(responsibilities, &graph);
         let is_wanted_low = |name: &str| self.low.is_wanted(name);
         let options = LinkOptions {
@@ -277,14 +277,14 @@ impl ObjectLinkingLayer {
         };
         let mut link = Link::new(graph, &options)?.allocate(self.executor.memory())?;
         let tls = self.placements.place(&mut link, &*self.executor)?;
-        Ok(Placed { tls, link, stubs })
+        Ok(PlacedLink { tls, link, stubs })
     }
 
     /// Resolves, fixes up, and publishes; the code can run afterwards, once what it needs can.
     /// Gives what each object wants to be run.
     fn complete(
         &self,
-        placed: Placed,
+        placed: PlacedLink,
         found: &LookupResult,
         dylib: &JitDylib,
     ) -> Result<(Arc<Code>, Vec<Functions>), Failed> {
@@ -295,7 +295,7 @@ impl ObjectLinkingLayer {
             tls_distance: &|variable| self.executor.tls_distance(variable),
             entries: self.executor.entries(),
         };
-        let Placed { tls, link, stubs } = placed;
+        let PlacedLink { tls, link, stubs } = placed;
         let definition = |name: &str| found.get(&dylib.session().intern(name));
         let mut low_entries = HashMap::new();
         for name in link.low_externals() {
@@ -352,7 +352,7 @@ impl ObjectLayer for ObjectLinkingLayer {
     }
 
     fn announce(&self, object: &ObjectBuffer) {
-        self.low.announce(&CloseReferences::read(object));
+        self.low.announce(&Refs32::read(object));
     }
 }
 

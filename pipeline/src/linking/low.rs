@@ -26,7 +26,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use crate::arch::Architecture;
 use crate::executor::{Actions, Executor, PublishError, Published};
-use crate::link::elf::CloseReferences;
+use crate::link::elf::Refs32;
 use crate::memory::{SegmentKind, SegmentRequest};
 
 /// Addresses below this are held in 32 bits, signed or not.
@@ -96,7 +96,7 @@ impl LowAddresses {
     }
 
     /// Notes what an object that may be linked refers to.
-    pub(super) fn announce(&self, references: &CloseReferences<'_>) {
+    pub(super) fn announce(&self, references: &Refs32<'_>) {
         if references.names.is_empty() && !references.needs_low_addresses {
             return;
         }

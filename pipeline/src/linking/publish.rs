@@ -23,7 +23,7 @@ use super::code::Code;
 use super::share::{Owned, Share};
 use crate::executor::Initializers;
 use crate::link::graph::SymbolId;
-use crate::link::merge::References;
+use crate::link::merge::ReferencesOfObject;
 use crate::link::{Allocated, Link};
 use crate::platform::Platform;
 
@@ -130,7 +130,7 @@ fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Alloca
     let graph = link.graph();
     let objects = announced.into_iter().zip(graph.references_of_objects()).enumerate();
     let mut standing = Vec::with_capacity(tokens.len());
-    for (object, (resolved, References { objects, externals })) in objects {
+    for (object, (resolved, ReferencesOfObject { objects, externals })) in objects {
         let Some(responsibility) = resolved else { continue };
         match objects.into_iter().map(|needed| tokens[needed]).collect::<Option<Vec<_>>>() {
             Some(objects) => {

@@ -27,7 +27,7 @@ pub(super) fn map(
     views: Views,
     reserve: fn(usize) -> Result<ReservedRange, MemoryError>,
 ) -> Result<Vec<Slab>, MemoryError> {
-    let plan = Plan::of(requests).ok_or_else(|| MemoryError::Invalid {
+    let plan = AsidePlan::of(requests).ok_or_else(|| MemoryError::Invalid {
         owner: owner.into(),
         what: "the segments together are larger than the address space",
     })?;
@@ -50,14 +50,14 @@ pub(super) fn map(
 
 /// Where the segments lie, counted from a base with the alignment of the whole.
 #[derive(Debug)]
-struct Plan {
+struct AsidePlan {
     /// In the order of the requests.
     parts: Vec<Range<usize>>,
     bytes: usize,
     align: usize,
 }
 
-impl Plan {
+impl AsidePlan {
     /// `None` if the sizes add up to more than there are addresses.
     fn of(requests: &[SegmentRequest]) -> Option<Self> {
         let mut order: Vec<usize> = (0..requests.len()).collect();
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn code_comes_first_and_the_largest_data_last() {
-        let plan = Plan::of(&[
+        let plan = AsidePlan::of(&[
             request(SegmentKind::Data, 3 << 30, 64),
             request(SegmentKind::FarData, 0, 16),
             request(SegmentKind::Data, 0, 16),
@@ -110,10 +110,11 @@ mod tests {
 
     #[test]
     fn alignment_is_kept_and_sums_beyond_the_address_space_are_refused() {
-        let plan = Plan::of(&[request(SegmentKind::Code, 0, 16), request(SegmentKind::Data, 0, 1 << 21)]);
+        let plan =
+            AsidePlan::of(&[request(SegmentKind::Code, 0, 16), request(SegmentKind::Data, 0, 1 << 21)]);
         let plan = plan.unwrap();
         assert_eq!((plan.parts[1].start, plan.align), (1 << 21, 1 << 21));
         let many = vec![request(SegmentKind::Data, 1 << 45, 16); 4];
-        assert!(Plan::of(&many).is_none());
+        assert!(AsidePlan::of(&many).is_none());
     }
 }

@@ -26,11 +26,11 @@ pub enum Fault {
 /// A [`MemoryManager`] with one planned failure.
 pub struct FaultyMemoryManager {
     inner: Arc<dyn MemoryManager>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 #[derive(Debug)]
-struct Plan {
+struct FaultPlan {
     fault: Fault,
     allocations: AtomicU64,
     finalizations: AtomicU64,
@@ -39,7 +39,7 @@ struct Plan {
 impl FaultyMemoryManager {
     /// Wraps `inner` so that `fault` happens.
     pub fn new(inner: Arc<dyn MemoryManager>, fault: Fault) -> Self {
-        let plan = Plan { fault, allocations: AtomicU64::new(0), finalizations: AtomicU64::new(0) };
+        let plan = FaultPlan { fault, allocations: AtomicU64::new(0), finalizations: AtomicU64::new(0) };
         Self { inner, plan: Arc::new(plan) }
     }
 
@@ -49,7 +49,7 @@ impl FaultyMemoryManager {
     }
 }
 
-impl Plan {
+impl FaultPlan {
     fn allocation(&self) -> Result<(), MemoryError> {
         // Relaxed: a count; no other memory depends on it.
         let number = self.allocations.fetch_add(1, Ordering::Relaxed) + 1;
@@ -97,7 +97,7 @@ impl fmt::Debug for FaultyMemoryManager {
 
 struct FaultyBacking {
     inner: Box<dyn Backing>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl Backing for FaultyBacking {

@@ -74,13 +74,13 @@ pub(crate) fn install() -> Result<(), c_int> {
 }
 
 /// All locks, from before a fork to after it.
-struct Held {
+struct HeldLocks {
     registry: MutexGuard<'static, Pools>,
     /// Guards before the pools they borrow from.
     managers: Vec<(MutexGuard<'static, Ranges>, Arc<Pool>)>,
 }
 
-struct HeldCell(UnsafeCell<Option<Held>>);
+struct HeldCell(UnsafeCell<Option<HeldLocks>>);
 
 // SAFETY: the cell is touched by the handlers alone, which run one after another in the thread that forks; between two
 // threads that fork stands the registry's lock, which is held whenever the cell is touched.
@@ -92,7 +92,7 @@ extern "C" fn prepare() {
     // SAFETY: the lock lies in the pool, which stays with the guard until that is gone.
     let managers = pools.map(|pool| (unsafe { pool.ranges.lock_for_long() }, pool)).collect();
     // SAFETY: the registry's lock is held.
-    unsafe { *HELD.0.get() = Some(Held { registry, managers }) };
+    unsafe { *HELD.0.get() = Some(HeldLocks { registry, managers }) };
 }
 
 extern "C" fn after_in_parent() {

@@ -22,7 +22,7 @@ pub(super) enum Views {
 
 /// How a slab's pages can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum SlabAccess {
     /// Shared pages with a second, writable view at this address.
     TwoViews { working: usize },
     /// Private pages written in place; constants and code are protected by `mprotect` when finalized.
@@ -34,7 +34,7 @@ pub(super) enum Access {
 pub(super) struct Slab {
     kind: SegmentKind,
     range: Range<usize>,
-    access: Access,
+    access: SlabAccess,
     /// Whether its addresses belong to the range of an arena, or to the slab alone.
     reserved: bool,
     /// Bytes in pieces that were taken and not given back.
@@ -94,20 +94,20 @@ impl Slab {
         let len = range.end - range.start;
         let access = match views {
             Views::Anonymous if kind != SegmentKind::Data => {
-                Access::TwoViews { working: mapping::map_two_views(range.start, len, kind)? }
+                SlabAccess::TwoViews { working: mapping::map_two_views(range.start, len, kind)? }
             }
             Views::File if kind != SegmentKind::Data => {
-                Access::TwoViews { working: mapping::map_file_views(range.start, len, kind)? }
+                SlabAccess::TwoViews { working: mapping::map_file_views(range.start, len, kind)? }
             }
             _ => {
                 mapping::map_private(range.start, len)?;
-                Access::InPlace
+                SlabAccess::InPlace
             }
         };
         Ok(Self::new(range, kind, access, reserved))
     }
 
-    fn new(range: Range<usize>, kind: SegmentKind, access: Access, reserved: bool) -> Self {
+    fn new(range: Range<usize>, kind: SegmentKind, access: SlabAccess, reserved: bool) -> Self {
         let start = range.start;
         Self {
             kind,
@@ -147,14 +147,14 @@ impl Slab {
 
     /// Whether its pieces need `mprotect` when they are finalized.
     fn protects_in_place(&self) -> bool {
-        self.access == Access::InPlace && self.kind != SegmentKind::Data
+        self.access == SlabAccess::InPlace && self.kind != SegmentKind::Data
     }
 
     /// Where the byte at `address` can be written.
     const fn working_address(&self, address: usize) -> usize {
         match self.access {
-            Access::TwoViews { working } => working + (address - self.range.start),
-            Access::InPlace => address,
+            SlabAccess::TwoViews { working } => working + (address - self.range.start),
+            SlabAccess::InPlace => address,
         }
     }
 
@@ -171,7 +171,7 @@ impl Slab {
     /// Notes that the process has forked and both sides go on using what is in use now. Private pages are each
     /// side's own from then on; the shared pages behind two views are not.
     pub(super) fn inherit(&mut self) {
-        self.inherited |= matches!(self.access, Access::TwoViews { .. }) && !self.is_unused();
+        self.inherited |= matches!(self.access, SlabAccess::TwoViews { .. }) && !self.is_unused();
     }
 
     /// Notes that `len` bytes of it are out of use for good.
@@ -200,12 +200,12 @@ impl Slab {
         self.touched_end = self.touched_end.max(taken.end);
         self.live_bytes += taken.len();
         let mut populate = 0..0;
-        let has_two_views = matches!(self.access, Access::TwoViews { .. });
+        let has_two_views = matches!(self.access, SlabAccess::TwoViews { .. });
         let populate_announced = has_two_views && *taken == self.range;
         if populate_announced {
             self.populated_end = taken.end;
         }
-        if let Access::TwoViews { working } = self.access
+        if let SlabAccess::TwoViews { working } = self.access
             && taken.end > self.populated_end
         {
             let from = self.populated_end.max(taken.start & !(PAGE_BYTES - 1));
@@ -217,7 +217,7 @@ impl Slab {
 
     /// Forgets the part of the working view that has been filled, unless it is too little to be worth it.
     pub(super) fn settle(&mut self) {
-        if let Access::TwoViews { working } = self.access {
+        if let SlabAccess::TwoViews { working } = self.access {
             let whole = self.touched_end == self.range.end;
             let end = if whole { self.range.end } else { self.touched_end & !(SETTLE_BYTES - 1) };
             if end > self.settled_end {
@@ -229,7 +229,7 @@ impl Slab {
 
     /// Forgets all of the working view. Later writes bring pages back one by one.
     pub(super) fn forget_working_view(&self) {
-        if let Access::TwoViews { working } = self.access {
+        if let SlabAccess::TwoViews { working } = self.access {
             mapping::forget_view(working, self.touched_end.next_multiple_of(PAGE_BYTES) - self.range.start);
         }
     }
@@ -241,7 +241,7 @@ impl Slab {
         if start >= end {
             return;
         }
-        let shared = matches!(self.access, Access::TwoViews { .. });
+        let shared = matches!(self.access, SlabAccess::TwoViews { .. });
         let discarded = mapping::discard_pages(self.working_address(start), end - start, shared);
         if discarded && *free == self.range {
             self.touched_end = self.range.start;
@@ -275,7 +275,7 @@ impl Slab {
 
     /// Unmaps the working view alone: the run view goes with the reserved range.
     pub(super) fn release_working_view(&self) {
-        if let Access::TwoViews { working } = self.access {
+        if let SlabAccess::TwoViews { working } = self.access {
             mapping::unmap(working, self.range.end - self.range.start);
         }
     }

@@ -108,7 +108,7 @@ impl ArchiveIndex {
         archive: &ObjectBuffer,
         mut bitcode_symbols: impl FnMut(&ObjectBuffer) -> Result<Vec<Box<str>>, E>,
     ) -> Result<Self, E> {
-        let malformed = |damage: Damage| ObjectError::Malformed {
+        let malformed = |damage: ArchiveDamage| ObjectError::Malformed {
             object: archive.name().clone(),
             size_bytes: archive.size_bytes(),
             what: format!("as an archive: {damage}"),
@@ -118,7 +118,7 @@ impl ArchiveIndex {
             return Err(ObjectError::ThinArchive { archive: archive.name().clone() }.into());
         }
         if !archive.bytes().starts_with(&MAGIC) {
-            return Err(malformed(Damage::Foreign).into());
+            return Err(malformed(ArchiveDamage::Foreign).into());
         }
         let mut names = NameBudget::of_file(archive.size_bytes());
         let mut index = Self {
@@ -190,7 +190,7 @@ impl ArchiveIndex {
         file: &ArchiveFile<'_>,
         positions: &HashMap<u64, usize>,
         names: &mut NameBudget,
-    ) -> Result<Option<HashSet<usize>>, Damage> {
+    ) -> Result<Option<HashSet<usize>>, ArchiveDamage> {
         let Some(symbols) = file.symbols()? else { return Ok(None) };
         let mut covered = HashSet::default();
         for symbol in symbols {
@@ -227,7 +227,7 @@ impl ArchiveIndex {
 
 /// The damage of an archive.
 #[derive(Debug, thiserror::Error)]
-enum Damage {
+enum ArchiveDamage {
     #[error(transparent)]
     Archive(#[from] object::read::Error),
     #[error(transparent)]

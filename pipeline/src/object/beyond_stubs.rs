@@ -18,7 +18,7 @@ const STUB_ALIGN: u64 = 16;
 const KCFI_PREFIX: &[u8] = b"__cfi_";
 
 /// A section, and an offset there.
-type Place = (usize, u64);
+type SectionOffset = (usize, u64);
 
 impl ObjectInterface<'_> {
     /// Whether a function of `object`, whose interface this is, is more than a stub can stand for. There are four kinds:
@@ -49,7 +49,7 @@ impl ObjectInterface<'_> {
         let data = object.bytes();
         let sections = elf::FileHeader64::<LittleEndian>::parse(data)?.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
-        let exported: HashSet<Place> = self.defined.iter().filter_map(|symbol| symbol.code).collect();
+        let exported: HashSet<SectionOffset> = self.defined.iter().filter_map(|symbol| symbol.code).collect();
         let mut functions = Vec::new();
         for (index, symbol) in symbols.enumerate() {
             if symbol.st_type() != elf::STT_FUNC {
@@ -85,7 +85,7 @@ fn is_more_than_code(
     sections: &SectionTable<'_, elf::FileHeader64<LittleEndian>>,
     data: &[u8],
     start: u64,
-    ((section, offset), end): (Place, u64),
+    ((section, offset), end): (SectionOffset, u64),
 ) -> object::read::Result<bool> {
     let section = sections.section(SectionIndex(section))?;
     let align_of_offset = if offset == 0 { u64::MAX } else { 1 << offset.trailing_zeros() };

@@ -71,11 +71,11 @@ pub enum CommonError {
 /// Callable from any thread. No lock is held while a dylib is called.
 pub struct CommonSymbols {
     layer: Arc<dyn ObjectLayer>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<KnownCommons>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownCommons {
     /// By the name of the unit that offers it, of which there is one.
     rooms: HashMap<Box<str>, Offered>,
     /// By their numbers, with the dylib's name.
@@ -98,7 +98,7 @@ struct Offered {
 /// Keeps the room of a unit known: the unit owns it first, then the tracker of its symbol.
 struct Registered {
     unit: Box<str>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<KnownCommons>>,
 }
 
 impl Drop for Registered {
@@ -152,7 +152,7 @@ impl CommonSymbols {
         let offered = Offered { dylib: dylib.name().into(), symbol: symbol.clone(), room: room.clone() };
         // Before the definition: another thread may find it at once.
         let archives: Vec<_> = {
-            let Known { rooms, archives, .. } = &mut *self.known.lock();
+            let KnownCommons { rooms, archives, .. } = &mut *self.known.lock();
             rooms.insert(name.clone(), offered);
             let of_dylib = archives.values().filter(|(of, _)| **of == *dylib.name());
             of_dylib.map(|(_, archive)| archive.clone()).collect()
@@ -193,7 +193,7 @@ impl CommonSymbols {
     ) -> Result<SearchedArchive, CommonError> {
         let archive: Arc<AddDefinition> = Arc::new(archive);
         let (number, variables): (_, Vec<_>) = {
-            let Known { rooms, archives, next_archive } = &mut *self.known.lock();
+            let KnownCommons { rooms, archives, next_archive } = &mut *self.known.lock();
             let number = *next_archive;
             *next_archive += 1;
             archives.insert(number, (dylib.name().into(), archive.clone()));

@@ -66,12 +66,12 @@ pub struct StaticArchiveGenerator {
     index: ArchiveIndex,
     define: Box<DefineMember>,
     /// The stage of each requested member, by position.
-    brought: Mutex<FxHashMap<usize, Stage>>,
+    brought: Mutex<FxHashMap<usize, MemberStage>>,
 }
 
 /// The stage of a member.
 #[derive(Clone)]
-enum Stage {
+enum MemberStage {
     /// A thread defines it, and opens the latch when it has.
     Defining(Arc<Latch>),
     /// The definitions that the dylib took of it.
@@ -130,15 +130,15 @@ impl StaticArchiveGenerator {
         loop {
             let earlier = self.brought.lock().get(&position).cloned();
             match &earlier {
-                Some(Stage::Added(brought)) if is_there(brought) => return Ok(()),
+                Some(MemberStage::Added(brought)) if is_there(brought) => return Ok(()),
                 // A member may be asked for while it, or another one, is defined: for its variables that others have as tentative ones. It comes in
                 // any case, and threads that define wait for none that do.
-                Some(Stage::Defining(_)) if DEFINES.get() > 0 => return Ok(()),
-                Some(Stage::Defining(defined)) => {
+                Some(MemberStage::Defining(_)) if DEFINES.get() > 0 => return Ok(()),
+                Some(MemberStage::Defining(defined)) => {
                     dylib.session().blocking(|| defined.wait()).map_err(shared_error)?;
                     continue;
                 }
-                Some(Stage::Added(_)) | None => {}
+                Some(MemberStage::Added(_)) | None => {}
             }
             // The mark is set first, so that the lock is not held while the member is defined.
             let Some(mark) = self.mark(position, earlier.is_some()) else { continue };
@@ -151,11 +151,11 @@ impl StaticArchiveGenerator {
         let mut stages = self.brought.lock();
         let is_as_before = match stages.get(&position) {
             None => !again,
-            Some(Stage::Added(_)) => again,
-            Some(Stage::Defining(_)) => false,
+            Some(MemberStage::Added(_)) => again,
+            Some(MemberStage::Defining(_)) => false,
         };
         is_as_before.then(|| {
-            stages.insert(position, Stage::Defining(Arc::default()));
+            stages.insert(position, MemberStage::Defining(Arc::default()));
             DEFINES.set(DEFINES.get() + 1);
             Mark { generator: self, position, brought: None }
         })
@@ -188,11 +188,11 @@ impl Drop for Mark<'_> {
         DEFINES.set(DEFINES.get() - 1);
         let mut stages = self.generator.brought.lock();
         let defining = match self.brought.take() {
-            Some(brought) => stages.insert(self.position, Stage::Added(brought)),
+            Some(brought) => stages.insert(self.position, MemberStage::Added(brought)),
             None => stages.remove(&self.position),
         };
         drop(stages);
-        if let Some(Stage::Defining(defined)) = defining {
+        if let Some(MemberStage::Defining(defined)) = defining {
             defined.open();
         }
     }

@@ -19,7 +19,7 @@ pub struct ObjectInterface<'data> {
     /// The symbols it defines for others. Local ones are left out.
     pub defined: Vec<ObjectSymbol<'data>>,
     /// The names it refers to and does not define.
-    pub undefined: Vec<UndefinedSymbol<'data>>,
+    pub undefined: Vec<UndefinedName<'data>>,
     /// Whether it has code to run before the program: `.init_array`, `.preinit_array`, `.ctors`, code in `.init`.
     pub has_initializers: bool,
     /// Whether it has code to run after the program: `.fini_array`, `.dtors`, code in `.fini`.
@@ -48,16 +48,16 @@ pub struct ObjectSymbol<'data> {
 
 /// One reference of an object to something outside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UndefinedSymbol<'data> {
+pub struct UndefinedName<'data> {
     /// Its name.
     pub name: &'data str,
     /// Whether the object can do without it: then it sees a null address.
     pub weak: bool,
 }
 
-type Header = elf::FileHeader64<LittleEndian>;
-type Sections<'data> = SectionTable<'data, Header>;
-type Symbols<'data> = SymbolTable<'data, Header>;
+type ElfHeader = elf::FileHeader64<LittleEndian>;
+type Sections<'data> = SectionTable<'data, ElfHeader>;
+type Symbols<'data> = SymbolTable<'data, ElfHeader>;
 const ENDIAN: LittleEndian = LittleEndian;
 const ARCH: Architecture = Architecture::HOST;
 
@@ -93,7 +93,7 @@ impl<'data> ObjectInterface<'data> {
         !acts && self.defined.iter().all(|symbol| symbol.common.is_none())
     }
 
-    fn read_tables(object: &'data ObjectBuffer, header: &'data Header) -> Result<Self, TableError> {
+    fn read_tables(object: &'data ObjectBuffer, header: &'data ElfHeader) -> Result<Self, TableError> {
         let data = object.bytes();
         let sections = header.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
@@ -139,7 +139,7 @@ impl<'data> ObjectInterface<'data> {
             // The first entry of a symbol table is undefined and has no name.
             if !name.is_empty() {
                 self.shares_sections |= name.starts_with("__start_") || name.starts_with("__stop_");
-                self.undefined.push(UndefinedSymbol { name, weak: symbol.st_bind() == elf::STB_WEAK });
+                self.undefined.push(UndefinedName { name, weak: symbol.st_bind() == elf::STB_WEAK });
             }
             return Ok(());
         }
@@ -253,7 +253,7 @@ fn symbol_name<'data>(
 }
 
 /// Checks everything the header says about the kind of file.
-fn check_header(object: &ObjectBuffer) -> Result<&Header, ObjectError> {
+fn check_header(object: &ObjectBuffer) -> Result<&ElfHeader, ObjectError> {
     let data = object.bytes();
     if !data.starts_with(&elf::ELFMAG) {
         return Err(ObjectError::NotElf { object: object.name().clone(), found: describe_start(data) });
@@ -280,7 +280,7 @@ fn check_header(object: &ObjectBuffer) -> Result<&Header, ObjectError> {
             wanted: ARCH.name(),
         });
     }
-    let header = Header::parse(data).map_err(|error| malformed(&error.to_string()))?;
+    let header = ElfHeader::parse(data).map_err(|error| malformed(&error.to_string()))?;
     let kind = header.e_type(ENDIAN);
     if kind != elf::ET_REL {
         return Err(ObjectError::NotRelocatable { object: object.name().clone(), kind: kind_name(kind) });

@@ -31,7 +31,7 @@ pub use generator::StaticArchiveGenerator;
 pub use instrumented::{PROFILE_RUNTIME, is_instrumented};
 #[cfg(test)]
 pub(crate) use interface::BOUND_BY_LINKER;
-pub use interface::{ObjectInterface, ObjectSymbol, UndefinedSymbol};
+pub use interface::{ObjectInterface, ObjectSymbol, UndefinedName};
 pub(crate) use interface::{default_version, is_bound_by_linker};
 pub use kind::{FileKind, is_script};
 pub use layer::ObjectLayer;

@@ -12,7 +12,7 @@ use object::LittleEndian;
 use object::elf;
 use object::read::elf::SectionHeader;
 
-type Header = elf::SectionHeader64<LittleEndian>;
+type ObjectSection = elf::SectionHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
 /// How often each byte of a file may occur in names, on average. Compilers stay below 1; the most that four sections,
@@ -68,7 +68,7 @@ pub(crate) enum SectionsError {
 }
 
 /// Checks that the contents of `sections` lie in the file, and fit into it beside each other.
-pub(crate) fn check_sections(sections: &[Header], file_bytes: usize) -> Result<(), SectionsError> {
+pub(crate) fn check_sections(sections: &[ObjectSection], file_bytes: usize) -> Result<(), SectionsError> {
     let file_bytes = file_bytes as u64;
     let mut sum_bytes = 0_u64;
     for (index, section) in sections.iter().enumerate() {

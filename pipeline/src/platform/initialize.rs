@@ -5,7 +5,7 @@
 use uruk_core::{JitDylib, SymbolName, WaitError};
 
 use super::starts::start_all;
-use super::{DefinitionWatch, Platform, State, UnitFunctions, ready};
+use super::{DefinitionWatch, Platform, PlatformState, UnitFunctions, ready};
 use crate::executor::{Home, WeakHome};
 use crate::runtime::endings;
 use crate::runtime::startup;
@@ -101,10 +101,10 @@ impl Platform {
 /// A unit whose initializers run.
 struct Unit {
     functions: UnitFunctions,
-    _kept: Option<endings::Kept>,
+    _kept: Option<endings::KeptCode>,
 }
 
-impl State {
+impl PlatformState {
     /// Takes the functions of a unit that is to be initialised, and keeps its code. `None` if it is gone.
     fn start(&mut self, number: u64) -> Option<Unit> {
         if !self.unstarted.remove(&number) {

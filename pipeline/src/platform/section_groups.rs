@@ -39,26 +39,26 @@ pub(crate) type Part<O> = (MaterializationResponsibility, O);
 /// One lock, held for map operations, never while a session is called, a duty is dropped or anything is linked.
 #[derive(Debug)]
 pub(crate) struct SectionGroups<O> {
-    waiting: Mutex<Waiting<O>>,
+    waiting: Mutex<WaitingMembers<O>>,
 }
 
 #[derive(Debug)]
-struct Waiting<O> {
+struct WaitingMembers<O> {
     /// By initializer symbol.
     members: FxHashMap<SymbolName, Member>,
     next_group: u64,
-    groups: FxHashMap<u64, Group<O>>,
+    groups: FxHashMap<u64, SectionGroup<O>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
     /// The place in link order.
     order: u32,
-    place: Place,
+    place: MemberPlace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum MemberPlace {
     Declared,
     Expected(u64),
     Here(u64),
@@ -66,7 +66,7 @@ enum Place {
 
 /// Members that wait for one another.
 #[derive(Debug)]
-struct Group<O> {
+struct SectionGroup<O> {
     members: Vec<SymbolName>,
     /// How many of them are expected.
     missing: usize,
@@ -84,14 +84,14 @@ struct WaitingPart<O> {
 impl<O> Default for SectionGroups<O> {
     fn default() -> Self {
         let (members, groups) = (FxHashMap::default(), FxHashMap::default());
-        Self { waiting: Mutex::new(Waiting { members, next_group: 0, groups }) }
+        Self { waiting: Mutex::new(WaitingMembers { members, next_group: 0, groups }) }
     }
 }
 
 impl<O: Send + 'static> SectionGroups<O> {
     /// Notes that the unit of `symbol` shares sections; `order` is its place in link order.
     pub(crate) fn declare(&self, symbol: SymbolName, order: u32) {
-        self.waiting.lock().members.insert(symbol, Member { order, place: Place::Declared });
+        self.waiting.lock().members.insert(symbol, Member { order, place: MemberPlace::Declared });
     }
 
     /// Whether there is an object that shares sections and has not been linked.
@@ -104,7 +104,7 @@ impl<O: Send + 'static> SectionGroups<O> {
     pub(crate) fn withdraw(&self, symbol: &SymbolName) {
         let mut waiting = self.waiting.lock();
         let is_free = |member: &Member| {
-            member.place == Place::Declared || weakened("section_groups::withdraws_who_is_expected")
+            member.place == MemberPlace::Declared || weakened("section_groups::withdraws_who_is_expected")
         };
         if waiting.members.get(symbol).is_some_and(is_free) {
             waiting.members.remove(symbol);
@@ -126,14 +126,14 @@ impl<O: Send + 'static> SectionGroups<O> {
         let part = WaitingPart { symbol, responsibility: part.0.detach(), object: part.1 };
         let entered = self.waiting.lock().enter(part, defined);
         match entered {
-            Entered::Alone(part) => link(vec![part.attach()]),
-            Entered::Founded(id, members) => {
+            EnteredGroup::Alone(part) => link(vec![part.attach()]),
+            EnteredGroup::Founded(id, members) => {
                 for member in members {
                     self.ask(id, member, &dylib, &link);
                 }
             }
-            Entered::Waits => {}
-            Entered::Completed(group) => group.link(&link),
+            EnteredGroup::Waits => {}
+            EnteredGroup::Completed(group) => group.link(&link),
         }
     }
 
@@ -185,7 +185,7 @@ impl<O: Send + 'static> SectionGroups<O> {
 }
 
 /// The next step for an object that comes.
-enum Entered<O> {
+enum EnteredGroup<O> {
     /// It shares no sections.
     Alone(WaitingPart<O>),
     /// Its group is new, and these are its members.
@@ -193,14 +193,14 @@ enum Entered<O> {
     /// Others are expected.
     Waits,
     /// It was the last one.
-    Completed(Group<O>),
+    Completed(SectionGroup<O>),
 }
 
-impl<O> Waiting<O> {
+impl<O> WaitingMembers<O> {
     /// All that `symbol` may found a group of; none if it belongs to a group already. `None` if it shares no sections.
     fn candidates(&self, symbol: &SymbolName) -> Option<Vec<SymbolName>> {
         let member = self.members.get(symbol)?;
-        let is_declared = |member: &Member| member.place == Place::Declared;
+        let is_declared = |member: &Member| member.place == MemberPlace::Declared;
         if !is_declared(member) {
             return Some(Vec::new());
         }
@@ -211,65 +211,65 @@ impl<O> Waiting<O> {
     }
 
     /// Puts an object where it belongs, which may have changed since the candidates were asked for.
-    fn enter(&mut self, part: WaitingPart<O>, defined: Vec<SymbolName>) -> Entered<O> {
+    fn enter(&mut self, part: WaitingPart<O>, defined: Vec<SymbolName>) -> EnteredGroup<O> {
         match self.members.get(&part.symbol).map(|member| member.place) {
-            None => Entered::Alone(part),
-            Some(Place::Expected(id)) if !weakened("section_groups::founds_without_a_second_look") => {
+            None => EnteredGroup::Alone(part),
+            Some(MemberPlace::Expected(id)) if !weakened("section_groups::founds_without_a_second_look") => {
                 self.join(id, part)
             }
             Some(_) => self.found(part, defined),
         }
     }
 
-    fn join(&mut self, id: u64, part: WaitingPart<O>) -> Entered<O> {
+    fn join(&mut self, id: u64, part: WaitingPart<O>) -> EnteredGroup<O> {
         let (Some(member), Some(group)) = (self.members.get_mut(&part.symbol), self.groups.get_mut(&id))
         else {
-            return Entered::Alone(part);
+            return EnteredGroup::Alone(part);
         };
-        member.place = Place::Here(id);
+        member.place = MemberPlace::Here(id);
         group.missing -= 1;
         group.parts.insert(member.order, part);
-        self.complete(id).map_or(Entered::Waits, Entered::Completed)
+        self.complete(id).map_or(EnteredGroup::Waits, EnteredGroup::Completed)
     }
 
     /// Makes a group of the founder and those of the `defined` that are in none. Without others there is none to be made.
-    fn found(&mut self, founder: WaitingPart<O>, defined: Vec<SymbolName>) -> Entered<O> {
+    fn found(&mut self, founder: WaitingPart<O>, defined: Vec<SymbolName>) -> EnteredGroup<O> {
         let is_declared = |symbol: &SymbolName| {
             let place = self.members.get(symbol).map(|member| member.place);
-            place == Some(Place::Declared) || weakened("section_groups::founds_without_a_second_look")
+            place == Some(MemberPlace::Declared) || weakened("section_groups::founds_without_a_second_look")
         };
         let is_other = |symbol: &SymbolName| *symbol != founder.symbol && is_declared(symbol);
         let mut members: Vec<_> = defined.into_iter().filter(is_other).collect();
         if members.is_empty() {
             self.members.remove(&founder.symbol);
-            return Entered::Alone(founder);
+            return EnteredGroup::Alone(founder);
         }
         members.push(founder.symbol.clone());
         let id = self.next_group;
         self.next_group += 1;
         for symbol in &members {
             if let Some(member) = self.members.get_mut(symbol) {
-                member.place = Place::Expected(id);
+                member.place = MemberPlace::Expected(id);
             }
         }
         let (missing, parts) = (members.len(), BTreeMap::new());
-        self.groups.insert(id, Group { members: members.clone(), missing, parts });
+        self.groups.insert(id, SectionGroup { members: members.clone(), missing, parts });
         match self.join(id, founder) {
-            Entered::Waits => Entered::Founded(id, members),
+            EnteredGroup::Waits => EnteredGroup::Founded(id, members),
             alone_or_complete => alone_or_complete,
         }
     }
 
     /// Takes a member out of the group `id`, if it is still in it. Gives its part, and the group if no other member is expected.
-    fn leave(&mut self, id: u64, member: &SymbolName) -> (Option<WaitingPart<O>>, Option<Group<O>>) {
+    fn leave(&mut self, id: u64, member: &SymbolName) -> (Option<WaitingPart<O>>, Option<SectionGroup<O>>) {
         let Some(&Member { order, place }) = self.members.get(member) else { return (None, None) };
         let Some(group) = self.groups.get_mut(&id) else { return (None, None) };
         let left = match place {
-            Place::Expected(of) if of == id => {
+            MemberPlace::Expected(of) if of == id => {
                 group.missing -= 1;
                 None
             }
-            Place::Here(of) if of == id && !weakened("section_groups::links_what_was_removed") => {
+            MemberPlace::Here(of) if of == id && !weakened("section_groups::links_what_was_removed") => {
                 group.parts.remove(&order)
             }
             _ => return (None, None),
@@ -279,13 +279,13 @@ impl<O> Waiting<O> {
     }
 
     /// The group, if no member is expected any more. It is forgotten here, and its members with it.
-    fn complete(&mut self, id: u64) -> Option<Group<O>> {
+    fn complete(&mut self, id: u64) -> Option<SectionGroup<O>> {
         let is_complete = self.groups.get(&id).is_some_and(|group| group.missing == 0);
         is_complete.then(|| self.dissolve(id)).flatten()
     }
 
     /// Forgets a group and its members.
-    fn dissolve(&mut self, id: u64) -> Option<Group<O>> {
+    fn dissolve(&mut self, id: u64) -> Option<SectionGroup<O>> {
         let group = self.groups.remove(&id)?;
         for symbol in &group.members {
             self.members.remove(symbol);
@@ -294,7 +294,7 @@ impl<O> Waiting<O> {
     }
 }
 
-impl<O> Group<O> {
+impl<O> SectionGroup<O> {
     /// Links all members that are here. None is, if all were removed.
     fn link(self, link: &impl Fn(Vec<Part<O>>)) {
         let parts: Vec<_> = self.parts.into_values().map(WaitingPart::attach).collect();

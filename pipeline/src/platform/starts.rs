@@ -23,14 +23,14 @@ use uruk_core::sync::{Arc, Latch, Mutex, weakened};
 /// The homes that are being started.
 #[derive(Debug)]
 pub(super) struct Starts<H> {
-    running: Vec<Start<H>>,
+    running: Vec<DylibStart<H>>,
     /// For whom each thread waits.
     waiting: FxHashMap<ThreadId, ThreadId>,
 }
 
 /// A thread that starts a home.
 #[derive(Debug)]
-struct Start<H> {
+struct DylibStart<H> {
     home: H,
     thread: ThreadId,
     is_over: Arc<Latch>,
@@ -65,7 +65,7 @@ impl<H: PartialEq> Starts<H> {
 
     fn begin(&mut self, home: H, thread: ThreadId) -> Arc<Latch> {
         let is_over = Arc::new(Latch::new());
-        self.running.push(Start { home, thread, is_over: is_over.clone() });
+        self.running.push(DylibStart { home, thread, is_over: is_over.clone() });
         is_over
     }
 

@@ -27,7 +27,7 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 pub(crate) use self::cells::{Cells, NamedCells};
 use self::id_table::TableId;
-pub(crate) use self::slot::{Counted, RootAddr, SlotAddr};
+pub(crate) use self::slot::{CountWords, RootAddr, SlotAddr};
 use self::slot::{Counting, SlotPlace};
 pub(crate) use self::table::StubTable;
 use super::unwind;
@@ -112,7 +112,7 @@ impl CallThroughDescriptor {
 #[repr(C)]
 pub(crate) struct CountingDescriptor {
     first: CallThroughDescriptor,
-    counted: *mut Counted,
+    counted: *mut CountWords,
     /// The counting part.
     counting: u64,
 }

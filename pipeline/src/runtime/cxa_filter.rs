@@ -33,8 +33,8 @@ macro_rules! export_cxa_atexit {
     };
 }
 
-pub(super) type Handler = Option<unsafe extern "C" fn(*mut c_void)>;
-pub(super) type CxaAtexit = unsafe extern "C" fn(Handler, *mut c_void, *mut c_void) -> c_int;
+pub(super) type ExitHandler = Option<unsafe extern "C" fn(*mut c_void)>;
+pub(super) type CxaAtexit = unsafe extern "C" fn(ExitHandler, *mut c_void, *mut c_void) -> c_int;
 
 /// Registers `function` with the C library unless `dso` is in libLLVM, in which case it claims to have done so.
 ///
@@ -45,7 +45,7 @@ pub(super) type CxaAtexit = unsafe extern "C" fn(Handler, *mut c_void, *mut c_vo
 ///
 /// # Cost
 /// One walk over the loaded objects for each library that registers anything; two loads afterwards.
-pub unsafe extern "C" fn cxa_atexit(function: Handler, argument: *mut c_void, dso: *mut c_void) -> c_int {
+pub unsafe extern "C" fn cxa_atexit(function: ExitHandler, argument: *mut c_void, dso: *mut c_void) -> c_int {
     if is_dropped(dso) {
         return 0;
     }
@@ -92,13 +92,13 @@ pub(super) fn library_function() -> Option<CxaAtexit> {
 
 /// Whether the file name of the loaded object that contains `address` starts with `prefix`.
 fn object_name_starts_with(address: u64, prefix: &str) -> bool {
-    let mut search = Search { address, prefix, found: false };
+    let mut search = PrefixSearch { address, prefix, found: false };
     // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
 }
 
-struct Search<'a> {
+struct PrefixSearch<'a> {
     address: u64,
     prefix: &'a str,
     found: bool,
@@ -106,7 +106,7 @@ struct Search<'a> {
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid description and the pointer given to it.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search<'_>>()) };
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<PrefixSearch<'_>>()) };
     // SAFETY: the description's program headers are `dlpi_phnum` valid entries.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let inside = headers.iter().any(|header| {

@@ -15,7 +15,7 @@ use std::ptr;
 
 use uruk_core::ExecutorAddr;
 
-use super::endings::{self, Call, Registration};
+use super::endings::{self, ExitCall, Registration};
 use super::{cxa_filter, forks};
 
 /// Writes out the buffers of the C library's output streams, so that later output comes after them.
@@ -31,7 +31,7 @@ pub fn flush_streams() {
 /// # Errors
 /// [`ExitError::Refused`] if the C library has no memory for another handler.
 pub fn on_exit(action: impl FnOnce(c_int) + Send + 'static) -> Result<(), ExitError> {
-    let action: Box<Action> = Box::new(Box::new(action));
+    let action: Box<ExitAction> = Box::new(Box::new(action));
     let argument = Box::into_raw(action);
     // SAFETY: `run` takes exactly this argument, once.
     if unsafe { library_on_exit(run, argument.cast()) } == 0 {
@@ -42,7 +42,7 @@ pub fn on_exit(action: impl FnOnce(c_int) + Send + 'static) -> Result<(), ExitEr
     Err(ExitError::Refused)
 }
 
-type Action = Box<dyn FnOnce(c_int) + Send>;
+type ExitAction = Box<dyn FnOnce(c_int) + Send>;
 
 /// Why a handler could not be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum ExitError {
 
 unsafe extern "C" fn run(status: c_int, action: *mut c_void) {
     // SAFETY: `on_exit` registered the pointer together with this function, which is called once.
-    let action = unsafe { Box::from_raw(action.cast::<Action>()) };
+    let action = unsafe { Box::from_raw(action.cast::<ExitAction>()) };
     action(status);
 }
 
@@ -77,7 +77,7 @@ const REFUSED: c_int = -1;
 ///
 /// # Safety
 /// As for [`endings::register`].
-unsafe fn keep(call: Call, dso: *mut c_void, by_library: impl FnOnce() -> c_int) -> c_int {
+unsafe fn keep(call: ExitCall, dso: *mut c_void, by_library: impl FnOnce() -> c_int) -> c_int {
     // SAFETY: passed on to the caller.
     match unsafe { endings::register(call, dso) } {
         Registration::Kept => 0,
@@ -95,8 +95,10 @@ pub(super) unsafe extern "C" fn cxa_atexit(
     argument: *mut c_void,
     dso: *mut c_void,
 ) -> c_int {
-    let call =
-        Call::Handler { function: address(function as *const ()), argument: argument.expose_provenance() };
+    let call = ExitCall::Handler {
+        function: address(function as *const ()),
+        argument: argument.expose_provenance(),
+    };
     // A handler without known code is the process's: it has a null owner, so no library's end runs it.
     let by_library = || match cxa_filter::library_function() {
         // SAFETY: passed on to the caller.
@@ -122,7 +124,7 @@ pub(super) unsafe extern "C" fn atexit(function: Handler) -> c_int {
 /// `function` can be called with `argument` until its code goes.
 pub(super) unsafe extern "C" fn linked_on_exit(function: HandlerWithStatus, argument: *mut c_void) -> c_int {
     let (address, value) = (address(function as *const ()), argument.expose_provenance());
-    let call = Call::WithStatus { function: address, argument: value };
+    let call = ExitCall::WithStatus { function: address, argument: value };
     // SAFETY: passed on to the caller.
     unsafe { keep(call, ptr::null_mut(), || library_on_exit(function, argument)) }
 }

@@ -127,17 +127,17 @@ impl FatalReport {
         // SAFETY: the text was taken, and is never freed: this process ends.
         let text = unsafe { text.as_ref() }.map_or("", String::as_str);
         // The rest is lost where stderr takes no more.
-        _ = writeln!(stderr, "\n{text}{}", Ending { signal, after: self.began.elapsed() });
+        _ = writeln!(stderr, "\n{text}{}", LastLine { signal, after: self.began.elapsed() });
     }
 }
 
 /// The last line: which signal came, and when.
-struct Ending {
+struct LastLine {
     signal: c_int,
     after: Duration,
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for LastLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { signal, after } = self;
         write!(f, "ended by signal {signal}")?;

@@ -93,7 +93,7 @@ impl ProgramImage {
     /// forks have to do, it does not.
     pub fn publish(&self, memory: Arc<dyn MemoryManager>) {
         if forks::watch().is_ok() {
-            *PUBLISHED.lock() = Some(Published { header: self.header.value(), memory, told: &[] });
+            *PUBLISHED.lock() = Some(PublishedImage { header: self.header.value(), memory, told: &[] });
         }
     }
 }
@@ -170,7 +170,7 @@ fn debuggers_record() -> u64 {
 }
 
 /// The program's header and memory, as `dl_iterate_phdr` tells them.
-struct Published {
+struct PublishedImage {
     header: u64,
     memory: Arc<dyn MemoryManager>,
     /// The headers as they were told last. Callers keep pointers to them, so they stay.
@@ -178,7 +178,7 @@ struct Published {
 }
 
 /// Held for one look; never while a callback runs.
-static PUBLISHED: RuntimeLock<Option<Published>> = RuntimeLock::new(LockOrder::ProgramImage, None);
+static PUBLISHED: RuntimeLock<Option<PublishedImage>> = RuntimeLock::new(LockOrder::ProgramImage, None);
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 

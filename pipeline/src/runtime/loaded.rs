@@ -12,7 +12,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// A pointer of a loaded object to a symbol that may be another object's.
 #[derive(Debug)]
-pub(super) struct Slot<'a> {
+pub(super) struct ImportSlot<'a> {
     pub(super) kind: SlotKind,
     /// The symbol's name.
     pub(super) name: &'a CStr,
@@ -23,7 +23,7 @@ pub(super) struct Slot<'a> {
     read_only: bool,
 }
 
-impl Slot<'_> {
+impl ImportSlot<'_> {
     /// Its value.
     pub(super) fn load(&self) -> u64 {
         // Relaxed: the value that the dynamic linker wrote before any thread of ours looked.
@@ -67,8 +67,8 @@ fn protect(page: u64, protection: c_int) -> bool {
 /// Changes every slot for which `value` has an answer, or none; says whether that was possible.
 ///
 /// # Concurrency
-/// As [`Slot::store`]. No object is unloaded at the time.
-pub(super) fn store_all(value: impl Fn(&Slot<'_>) -> Option<*mut c_void>) -> bool {
+/// As [`ImportSlot::store`]. No object is unloaded at the time.
+pub(super) fn store_all(value: impl Fn(&ImportSlot<'_>) -> Option<*mut c_void>) -> bool {
     let mut pages = Vec::new();
     let mut are_writable = true;
     for_each_slot(|slot| {
@@ -80,7 +80,7 @@ pub(super) fn store_all(value: impl Fn(&Slot<'_>) -> Option<*mut c_void>) -> boo
     if are_writable {
         for_each_slot(|slot| {
             if let Some(value) = value(slot) {
-                // Relaxed: as in `Slot::store`.
+                // Relaxed: as in `ImportSlot::store`.
                 slot.pointer().store(value, Ordering::Relaxed);
             }
         });
@@ -103,7 +103,7 @@ pub(super) fn loads() -> u64 {
 }
 
 /// Shows every slot of every loaded object to `visitor`.
-pub(super) fn for_each_slot(mut visitor: impl FnMut(&Slot<'_>)) {
+pub(super) fn for_each_slot(mut visitor: impl FnMut(&ImportSlot<'_>)) {
     for_each_object(|object| object.for_each_slot(&mut visitor));
 }
 
@@ -318,7 +318,7 @@ impl Object {
     }
 
     /// Shows every slot of it to `visitor`.
-    pub(super) fn for_each_slot(&self, mut visitor: impl FnMut(&Slot<'_>)) {
+    pub(super) fn for_each_slot(&self, mut visitor: impl FnMut(&ImportSlot<'_>)) {
         const RELOCATION_BYTES: u64 = 24;
         let symbols = self.at(tag::SYMTAB);
         if symbols == 0 || self.at(tag::STRTAB) == 0 {
@@ -342,7 +342,7 @@ impl Object {
                 let addend = if kind == SlotKind::Pointer { addend } else { 0 };
                 let read_only = self.relro.contains(&address);
                 if address.is_multiple_of(8) {
-                    visitor(&Slot { kind, name, addend, address, read_only });
+                    visitor(&ImportSlot { kind, name, addend, address, read_only });
                 }
             }
         }

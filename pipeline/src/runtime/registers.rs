@@ -10,17 +10,17 @@ use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
 /// The part of the processor's state that is kept, beyond its general registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct RegisterState {
     /// As `xsave` takes them; zero where the processor has only `fxsave`.
     components: u32,
     /// How much room they take.
     bytes: u32,
 }
 
-/// Where the assembly finds the [`State`]: its components in the lower half, the bytes in the upper one.
+/// Where the assembly finds the [`RegisterState`]: its components in the lower half, the bytes in the upper one.
 static STATE: AtomicU64 = AtomicU64::new(word(LEGACY));
 
-const LEGACY: State = State { components: 0, bytes: 512 };
+const LEGACY: RegisterState = RegisterState { components: 0, bytes: 512 };
 
 /// x87, SSE, AVX, bounds, AVX-512 in three parts, and the general registers of APX. Tiles are not kept: the ABI
 /// has no call keep them.
@@ -42,16 +42,16 @@ pub(super) fn prepare() {
     FOUND.store(word(state), Ordering::Relaxed);
 }
 
-const fn word(State { components, bytes }: State) -> u64 {
+const fn word(RegisterState { components, bytes }: RegisterState) -> u64 {
     (bytes as u64) << 32 | components as u64
 }
 
-fn set(state: State) {
+fn set(state: RegisterState) {
     // Relaxed: the value never changes but in tests, and linked code that calls a stub was handed over with more than this.
     STATE.store(word(state), Ordering::Relaxed);
 }
 
-fn state() -> State {
+fn state() -> RegisterState {
     const OSXSAVE: u32 = 1 << 27;
     const HEADER_END: u32 = 576;
     if __cpuid(1).ecx & OSXSAVE == 0 {
@@ -65,7 +65,7 @@ fn state() -> State {
         part.eax + part.ebx
     });
     let bytes = ends.fold(HEADER_END, u32::max).next_multiple_of(64);
-    State { components, bytes }
+    RegisterState { components, bytes }
 }
 
 unsafe extern "C" {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_room_for_registers_is_what_the_processor_asks_for() {
-        let State { components, bytes } = state();
+        let RegisterState { components, bytes } = state();
         assert!(bytes.is_multiple_of(64) && bytes < 4096, "{bytes}");
         let legacy = components & 0b11;
         assert!(

@@ -78,7 +78,7 @@ pub fn on_end_of_thread(action: impl FnOnce() + 'static) -> Result<(), ExitError
     if unsafe { libc::pthread_key_create(&raw mut key, Some(run_action)) } != 0 {
         return Err(ExitError::Refused);
     }
-    let action: Box<Action> = Box::new(Box::new(action));
+    let action: Box<ThreadExitAction> = Box::new(Box::new(action));
     let argument = Box::into_raw(action);
     // SAFETY: the key was made above.
     if unsafe { libc::pthread_setspecific(key, argument.cast()) } == 0 {
@@ -92,11 +92,11 @@ pub fn on_end_of_thread(action: impl FnOnce() + 'static) -> Result<(), ExitError
     Err(ExitError::Refused)
 }
 
-type Action = Box<dyn FnOnce()>;
+type ThreadExitAction = Box<dyn FnOnce()>;
 
 unsafe extern "C" fn run_action(action: *mut c_void) {
     // SAFETY: `on_end_of_thread` set the pointer for this function, which is called once.
-    let action = unsafe { Box::from_raw(action.cast::<Action>()) };
+    let action = unsafe { Box::from_raw(action.cast::<ThreadExitAction>()) };
     action();
 }
 

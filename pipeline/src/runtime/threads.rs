@@ -42,7 +42,7 @@ type Routine = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 type PthreadCreate = unsafe extern "C" fn(*mut c_void, *const c_void, *const c_void, *mut c_void) -> c_int;
 
 /// The work of a new thread.
-struct Start {
+struct ThreadStart {
     routine: *const c_void,
     argument: *mut c_void,
     /// As [`tls::reserve_writes`] was before the thread existed.
@@ -51,7 +51,7 @@ struct Start {
 
 /// Where [`prepare`] sends the thread: in `%rax` and `%rdx`.
 #[repr(C)]
-struct Call {
+struct RoutineCall {
     routine: *const c_void,
     argument: *mut c_void,
 }
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn pthread_create(
     let enlarged =
         unsafe { reserve_writes.and(attributes.cast::<libc::pthread_attr_t>().as_ref()).and_then(enlarged) };
     let attributes = enlarged.as_ref().map_or(attributes, |enlarged| ptr::from_ref(enlarged).cast());
-    let start = Box::into_raw(Box::new(Start { routine, argument, reserve_writes }));
+    let start = Box::into_raw(Box::new(ThreadStart { routine, argument, reserve_writes }));
     let entry: Routine = uruk_thread_start;
     // SAFETY: passed on to the caller; `uruk_thread_start` takes exactly this argument, once.
     let refused = unsafe { real(thread, attributes, entry as *const c_void, start.cast()) };
@@ -111,14 +111,14 @@ pub(super) unsafe extern "C" fn thrd_create(
 }
 
 /// A new thread's preparation before it goes on to its routine.
-unsafe extern "C" fn prepare(start: *mut Start) -> Call {
+unsafe extern "C" fn prepare(start: *mut ThreadStart) -> RoutineCall {
     // A handler that ran before this is done would have to allocate, perhaps in the middle of the allocator.
     let _signals = tls::SignalsBlocked::now();
     // SAFETY: `pthread_create` made the box for this thread.
-    let Start { routine, argument, reserve_writes } = *unsafe { Box::from_raw(start) };
+    let ThreadStart { routine, argument, reserve_writes } = *unsafe { Box::from_raw(start) };
     tls::start_thread(reserve_writes);
     fatal::give_stack();
-    Call { routine, argument }
+    RoutineCall { routine, argument }
 }
 
 /// The same attributes with a stack that is larger by the reserve, which the C library places on it; a stack that the program

@@ -68,9 +68,9 @@ pub struct TierStats {
 /// # Concurrency
 /// Cloning it is cheap; all clones are one.
 #[derive(Clone)]
-pub struct Tiers(Arc<Shared>);
+pub struct Tiers(Arc<TierState>);
 
-struct Shared {
+struct TierState {
     policy: Arc<dyn TierPolicy>,
     threshold: u32,
     quiet: Duration,
@@ -79,12 +79,12 @@ struct Shared {
     last_first_call: AtomicU64,
     is_on: AtomicBool,
     promoter: Promoter,
-    counts: Counts,
+    counts: TierCounts,
 }
 
 /// Each is for people alone: nothing hangs on it.
 #[derive(Default)]
-struct Counts {
+struct TierCounts {
     lower: AtomicU64,
     lower_ns: AtomicU64,
     upper: AtomicU64,
@@ -160,7 +160,7 @@ impl Tiers {
     /// once they have nothing more urgent to do.
     pub fn new(policy: Arc<dyn TierPolicy>, uses_pool: bool) -> Self {
         let (threshold, quiet) = (policy.threshold().max(1), policy.quiet());
-        Self(Arc::new(Shared {
+        Self(Arc::new(TierState {
             policy,
             threshold,
             quiet,
@@ -168,7 +168,7 @@ impl Tiers {
             last_first_call: AtomicU64::new(0),
             is_on: AtomicBool::new(true),
             promoter: Promoter::new(uses_pool),
-            counts: Counts::default(),
+            counts: TierCounts::default(),
         }))
     }
 

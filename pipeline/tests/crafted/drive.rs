@@ -4,7 +4,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use uruk_pipeline::executor::{NotStatic, RuntimeEntries, TlsPlacement};
 use uruk_pipeline::link::{
     Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Linked,
-    elf::{self, CloseReferences},
+    elf::{self, Refs32},
 };
 use uruk_pipeline::memory::{FinalizedAlloc, InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
@@ -14,7 +14,7 @@ pub(crate) fn parse(file: &[u8]) {
     let graph = elf::parse("crafted.o", file);
     let buffer = ObjectBuffer::new("crafted.o", file.to_vec());
     let interface = ObjectInterface::read(&buffer);
-    assert!(CloseReferences::read(&buffer).names.len() <= file.len() / 24);
+    assert!(Refs32::read(&buffer).names.len() <= file.len() / 24);
     let error = graph.as_ref().err().map(ToString::to_string);
     assert!(error.is_none_or(|error| error.starts_with("crafted.o")), "errors name the file");
     if let Ok(interface) = interface {

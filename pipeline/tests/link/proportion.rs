@@ -10,7 +10,7 @@ use crate::crafted::*;
 use crate::link_support::{Externals, external, failure, link};
 use allocation_counter::measure;
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
-use uruk_pipeline::link::elf::{self, CloseReferences};
+use uruk_pipeline::link::elf::{self, Refs32};
 use uruk_pipeline::link::{Link, LinkGraph, LinkOptions};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager};
 use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer, ObjectError, ObjectInterface};
@@ -44,7 +44,7 @@ fn refused(file: &[u8], why: &str) {
     let error = in_proportion(file, |file| elf::parse("crafted.o", file).expect_err("refused").to_string());
     assert!(error.contains(why) && error.starts_with("crafted.o"), "{}", &error[..error.len().min(300)]);
     let object = ObjectBuffer::new("crafted.o", file.to_vec());
-    in_proportion(file, |_| CloseReferences::read(&object).names.len());
+    in_proportion(file, |_| Refs32::read(&object).names.len());
     let error = in_proportion(file, |_| ObjectInterface::read(&object).expect_err("refused").to_string());
     assert!(error.contains(why) && error.starts_with("crafted.o"), "{}", &error[..error.len().min(300)]);
 }

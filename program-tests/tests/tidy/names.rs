@@ -5,33 +5,49 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::demand_none;
 use super::source::sources;
 
-/// Names that two types of core still share. The list may only shrink.
-const SHARED: [&str; 6] = ["Asked", "Counted", "Entry", "Held", "Level", "Work"];
+/// Names that two types of a crate still share. The list may only shrink.
+const SHARED: [(&str, &str); 6] = [
+    ("core/src/", "Asked"),
+    ("core/src/", "Counted"),
+    ("core/src/", "Entry"),
+    ("core/src/", "Held"),
+    ("core/src/", "Level"),
+    ("core/src/", "Work"),
+];
 
-/// One name, one type: who searches for it finds it, and who reads it need not look which is imported.
+/// The crates; the command is one beside its library.
+const CRATES: [&str; 6] =
+    ["core/src/", "dispatch/src/", "pipeline/src/", "kaleidoscope/src/", "src/cli/", "src/"];
+
+/// Files whose types stand in models for others, each under the name of the type that it replaces.
+const OF_MODELS: [&str; 2] = ["core/src/sync/", "dispatch/src/queues/model.rs"];
+
+/// One name, one type: a search for the name finds it, and a reader need not look which type is imported.
 #[test]
-fn a_type_name_of_core_appears_once() {
-    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for source in sources().iter().filter(|source| source.is_library()) {
-        // Models replace what is in `sync`, each under the name of what it replaces.
-        if !source.path.starts_with("core/src/") || source.path.starts_with("core/src/sync/") {
+fn a_type_name_appears_once_in_a_crate() {
+    let mut places: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
+    for source in sources().iter().filter(|source| source.is_library() || source.is_command()) {
+        let Some(of) = CRATES.into_iter().find(|root| source.path.starts_with(root)) else { continue };
+        if source.is_test || OF_MODELS.iter().any(|path| source.path.starts_with(path)) {
             continue;
         }
         for name in source.code_before_tests().lines().filter_map(declared) {
             // Twice in one file: one of them for models.
-            places.entry(name.to_owned()).or_default().insert(source.path.clone());
+            places.entry((of, name.to_owned())).or_default().insert(source.path.clone());
         }
     }
-    let is_twice = |name: &str| places.get(name).is_some_and(|places| places.len() > 1);
     let mut findings: Vec<String> = places
         .iter()
-        .filter(|(name, places)| places.len() > 1 && !SHARED.contains(&name.as_str()))
-        .map(|(name, places)| {
+        .filter(|((of, name), places)| places.len() > 1 && !SHARED.contains(&(*of, name.as_str())))
+        .map(|((_, name), places)| {
             format!("`{name}`: {}", places.iter().map(String::as_str).collect::<Vec<_>>().join(", "))
         })
         .collect();
-    let gone = SHARED.iter().filter(|name| !is_twice(name));
-    findings.extend(gone.map(|name| format!("`{name}` appears once: take it off SHARED")));
+    let is_twice = |of: &'static str, name: &str| {
+        places.get(&(of, name.to_owned())).is_some_and(|places| places.len() > 1)
+    };
+    let gone = SHARED.iter().filter(|(of, name)| !is_twice(of, name));
+    findings.extend(gone.map(|(_, name)| format!("`{name}` appears once: take it off SHARED")));
     demand_none(findings, "give one of them a name that says what it is");
 }
 

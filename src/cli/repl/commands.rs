@@ -7,9 +7,9 @@ use uruk_kaleidoscope::{is_blank, nearest};
 use super::{Repl, host};
 
 /// A command: its word, what follows it, and what it does.
-type Command = (&'static str, &'static str, &'static str);
+type ReplCommand = (&'static str, &'static str, &'static str);
 
-pub(super) const COMMANDS: [Command; 9] = [
+pub(super) const COMMANDS: [ReplCommand; 9] = [
     ("why", "NAME", "what the engine knows of a function's body"),
     ("ir", "NAME", "its LLVM IR, after the passes of the level"),
     ("asm", "NAME", "its assembly"),

@@ -5,7 +5,7 @@ use super::{EdgeKind, Operands, Overflow};
 
 /// From which numbers a kind's value is computed. The addend is added to that.
 #[derive(Clone, Copy)]
-pub(super) enum Start {
+pub(super) enum ValueStart {
     /// `S`.
     Target,
     /// `S - P`.
@@ -18,7 +18,7 @@ pub(super) enum Start {
     FromTable,
 }
 
-impl Start {
+impl ValueStart {
     fn value(self, operands: &Operands) -> i64 {
         let Operands { place, target, addend, got } = *operands;
         let start = match self {

@@ -11,12 +11,12 @@
 //! Source: System V psABI for AMD64, "Relocation Types"; JITLink `x86_64::EdgeKind_x86_64`.
 
 use super::encode::Field::{self, Either, Signed, Unsigned};
-use super::encode::Start;
+use super::encode::ValueStart;
 use super::{Class, EdgeKind};
 
 /// Facts about a kind beside its class.
 pub(super) struct Row {
-    pub(super) start: Start,
+    pub(super) start: ValueStart,
     pub(super) field: Field,
     name: &'static str,
 }
@@ -43,7 +43,7 @@ macro_rules! kinds {
             pub const $name: EdgeKind = EdgeKind::new(Class::$class, Number::$name as u8);
         )*
 
-        static ROWS: &[Row] = &[$(Row { start: Start::$start, field: $field, name: $text },)*];
+        static ROWS: &[Row] = &[$(Row { start: ValueStart::$start, field: $field, name: $text },)*];
     };
 }
 

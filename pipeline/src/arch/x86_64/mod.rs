@@ -32,7 +32,7 @@ pub(super) use relocations::{foreign_name, meaning};
 pub(super) use stubs::{
     entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
 };
-pub(crate) use trampoline::{Base, Register, Trampoline};
+pub(crate) use trampoline::{Register, Trampoline, WordBase};
 
 pub(super) const fn name() -> &'static str {
     "x86-64"

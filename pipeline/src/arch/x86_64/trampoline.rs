@@ -40,7 +40,7 @@ impl Register {
 
 /// From where a word is loaded.
 #[derive(Clone, Copy)]
-pub(crate) enum Base {
+pub(crate) enum WordBase {
     /// `rsp`: the words of the frame.
     Frame,
     /// `r12`: the boxed arguments.
@@ -101,12 +101,12 @@ impl Trampoline {
         }
     }
 
-    pub(crate) fn load(&mut self, into: Register, base: Base, index: usize) {
+    pub(crate) fn load(&mut self, into: Register, base: WordBase, index: usize) {
         self.move_word(into, base, index, [0x8b, 0x10]);
     }
 
     pub(crate) fn store(&mut self, from: Register, index: usize) {
-        self.move_word(from, Base::Frame, index, [0x89, 0x11]);
+        self.move_word(from, WordBase::Frame, index, [0x89, 0x11]);
     }
 
     /// Takes the frame down and returns.
@@ -144,8 +144,8 @@ impl Trampoline {
     }
 
     /// `mov` or `movsd`, by their opcodes.
-    fn move_word(&mut self, register: Register, base: Base, index: usize, [integer, float]: [u8; 2]) {
-        let base = u8::from(matches!(base, Base::Arguments));
+    fn move_word(&mut self, register: Register, base: WordBase, index: usize, [integer, float]: [u8; 2]) {
+        let base = u8::from(matches!(base, WordBase::Arguments));
         let number = match register {
             Register::Integer { is_upper, number } => {
                 self.put(&[0x48 | u8::from(is_upper) << 2 | base, integer]);

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::format::{FILE_HEADER_BYTES, FileKind, SLOT_BYTES, Slot, align, check_entry, encode_entry};
-use super::generation::{Extent, Generation, SLOTS_MAX, entry_bytes};
+use super::format::{
+    FILE_HEADER_BYTES, PackFileKind, PackSlot, SLOT_BYTES, align, check_entry, encode_entry,
+};
+use super::generation::{Generation, GenerationExtent, SLOTS_MAX, entry_bytes};
 use super::write_lock::WriteLock;
 use super::{Access, Directory, Pack, now_s};
 use crate::cache::Key;
@@ -124,7 +126,7 @@ impl Pack {
         let sealed = self.newest();
         if let Some((generation, false)) = &sealed {
             // Sealed before there is a newer one: a writer that still appends to it looks for the newer one, and finds it or none.
-            generation.append_slots(&Slot::SEAL.encode())?;
+            generation.append_slots(&PackSlot::SEAL.encode())?;
         }
         let numbers = self.directory.generations()?;
         let number = numbers.last().map_or(0, |last| last.saturating_add(1));
@@ -140,7 +142,7 @@ impl Pack {
 
     pub(super) fn remove_generation(&self, number: u64) -> Result<(), WriteError> {
         // A generation without its data file is never opened, so that file goes first.
-        for kind in [FileKind::Data, FileKind::Index] {
+        for kind in [PackFileKind::Data, PackFileKind::Index] {
             self.directory.remove(&self.directory.file_name(number, kind))?;
         }
         Ok(())
@@ -214,14 +216,14 @@ struct Batch {
     /// Where they begin.
     offset: u64,
     bytes: Vec<u8>,
-    slots: Vec<Slot>,
+    slots: Vec<PackSlot>,
     /// How many bytes of slots the generation has without them.
     index_bytes: u64,
 }
 
 impl Batch {
     fn at_end_of(generation: Arc<Generation>) -> Result<Self, WriteError> {
-        let Extent { data_bytes, index_bytes, .. } = generation.extent()?;
+        let GenerationExtent { data_bytes, index_bytes, .. } = generation.extent()?;
         Ok(Self { generation, offset: align(data_bytes), bytes: Vec::new(), slots: Vec::new(), index_bytes })
     }
 
@@ -241,7 +243,7 @@ impl Batch {
         self.bytes.resize(align(self.bytes.len() as u64) as usize, 0);
         let (offset, start) = (self.offset + self.bytes.len() as u64, self.bytes.len());
         encode_entry(&mut self.bytes, key, payload);
-        let slot = Slot::new(key, offset, self.bytes.len() - start);
+        let slot = PackSlot::new(key, offset, self.bytes.len() - start);
         self.slots.push(slot.expect("a generation is no larger than slots can say"));
     }
 

@@ -19,7 +19,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::format::{FileKind, VERSION};
+use super::format::{PackFileKind, VERSION};
 
 /// Why a directory cannot hold a cache.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +159,7 @@ impl Directory {
     }
 
     /// The name of a file of a generation.
-    pub(super) fn file_name(&self, generation: u64, kind: FileKind) -> String {
+    pub(super) fn file_name(&self, generation: u64, kind: PackFileKind) -> String {
         format!("uruk{}.{generation:016x}.{}", self.version, kind.ending())
     }
 
@@ -172,7 +172,8 @@ impl Directory {
             let name = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(&*prefix));
             let number = name.and_then(|name| {
                 let (number, ending) = name.split_once('.')?;
-                let is_ours = [FileKind::Data, FileKind::Index].iter().any(|kind| kind.ending() == ending);
+                let is_ours =
+                    [PackFileKind::Data, PackFileKind::Index].iter().any(|kind| kind.ending() == ending);
                 (is_ours && number.len() == 16).then(|| u64::from_str_radix(number, 16).ok())?
             });
             numbers.extend(number);

@@ -25,12 +25,12 @@ const ENTRY_MAGIC: [u8; 8] = *b"urukobj\n";
 
 /// Which of the two files of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FileKind {
+pub(super) enum PackFileKind {
     Data,
     Index,
 }
 
-impl FileKind {
+impl PackFileKind {
     const fn magic(self) -> [u8; 8] {
         match self {
             Self::Data => *b"urukdat\n",
@@ -57,7 +57,7 @@ pub(super) struct FileHeader {
 }
 
 impl FileHeader {
-    pub(super) fn encode(self, kind: FileKind, version: u32) -> [u8; FILE_HEADER_BYTES] {
+    pub(super) fn encode(self, kind: PackFileKind, version: u32) -> [u8; FILE_HEADER_BYTES] {
         let mut bytes = [0; FILE_HEADER_BYTES];
         bytes[0..8].copy_from_slice(&kind.magic());
         bytes[8..12].copy_from_slice(&version.to_le_bytes());
@@ -69,7 +69,7 @@ impl FileHeader {
     }
 
     /// The header in a file's first bytes. `None` if they are damaged, or of another kind or version.
-    pub(super) fn decode(bytes: &[u8; FILE_HEADER_BYTES], kind: FileKind, version: u32) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; FILE_HEADER_BYTES], kind: PackFileKind, version: u32) -> Option<Self> {
         let header = Self { generation: word(bytes, 16), created_s: word(bytes, 24) };
         (header.encode(kind, version) == *bytes).then_some(header)
     }
@@ -77,7 +77,7 @@ impl FileHeader {
 
 /// A hint where the entry of a key lies. A reader that follows it checks the bytes there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct PackSlot {
     /// The key's first eight bytes.
     pub(super) tag: u64,
     /// Where the entry begins, in units of [`ALIGNMENT_BYTES`].
@@ -86,7 +86,7 @@ pub(super) struct Slot {
     length: u32,
 }
 
-impl Slot {
+impl PackSlot {
     /// Says that no entry follows: there is a newer generation, or is to be one.
     pub(super) const SEAL: Self = Self { tag: u64::MAX, position: u32::MAX, length: u32::MAX };
 
@@ -191,24 +191,24 @@ mod tests {
     #[test]
     fn each_flipped_bit_of_a_file_header_is_noticed() {
         let header = FileHeader { generation: 3, created_s: 4 };
-        let mut bytes = header.encode(FileKind::Data, VERSION);
-        assert_eq!(FileHeader::decode(&bytes, FileKind::Data, VERSION), Some(header));
-        assert_eq!(FileHeader::decode(&bytes, FileKind::Index, VERSION), None);
-        assert_eq!(FileHeader::decode(&bytes, FileKind::Data, VERSION + 1), None);
+        let mut bytes = header.encode(PackFileKind::Data, VERSION);
+        assert_eq!(FileHeader::decode(&bytes, PackFileKind::Data, VERSION), Some(header));
+        assert_eq!(FileHeader::decode(&bytes, PackFileKind::Index, VERSION), None);
+        assert_eq!(FileHeader::decode(&bytes, PackFileKind::Data, VERSION + 1), None);
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(FileHeader::decode(&bytes, FileKind::Data, VERSION), None);
+            assert_eq!(FileHeader::decode(&bytes, PackFileKind::Data, VERSION), None);
             bytes[bit / 8] ^= 1 << (bit % 8);
         }
     }
 
     #[test]
     fn a_slot_says_where_an_entry_lies_and_refuses_what_does_not_fit() {
-        let slot = Slot::new(&KEY, 128, 73).expect("small numbers");
-        assert_eq!(Slot::decode(&slot.encode()), slot);
+        let slot = PackSlot::new(&KEY, 128, 73).expect("small numbers");
+        assert_eq!(PackSlot::decode(&slot.encode()), slot);
         assert_eq!((slot.offset(), slot.length()), (128, Ok(73)));
-        assert_eq!(Slot::new(&KEY, (1 << 32) * ALIGNMENT_BYTES, 73), None);
-        assert_eq!(Slot::new(&KEY, 0, 1 << 32), None);
-        assert_eq!(Slot::decode(&[0; 16]).length(), Err(Damage::Length));
+        assert_eq!(PackSlot::new(&KEY, (1 << 32) * ALIGNMENT_BYTES, 73), None);
+        assert_eq!(PackSlot::new(&KEY, 0, 1 << 32), None);
+        assert_eq!(PackSlot::decode(&[0; 16]).length(), Err(Damage::Length));
     }
 }

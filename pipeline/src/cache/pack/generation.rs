@@ -7,8 +7,8 @@ use rustix::fs::{self, OFlags};
 use rustix::io::{self, Errno};
 
 use super::directory::Directory;
-use super::format::{ENTRY_HEADER_BYTES, FILE_HEADER_BYTES, FileHeader, FileKind, SLOT_BYTES, Slot};
-use super::index::Index;
+use super::format::{ENTRY_HEADER_BYTES, FILE_HEADER_BYTES, FileHeader, PackFileKind, PackSlot, SLOT_BYTES};
+use super::index::PackIndex;
 use crate::cache::Damage;
 
 /// How many slots an index has at most: it is read whole when a pack is opened.
@@ -25,7 +25,7 @@ pub(super) struct Generation {
 
 /// How much there is of a generation, and whether it still has a name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct GenerationExtent {
     pub(super) data_bytes: u64,
     pub(super) index_bytes: u64,
     pub(super) is_unlinked: bool,
@@ -42,26 +42,26 @@ impl Generation {
             let header = header.filter(|header| read == bytes.len() && header.generation == number)?;
             Some((file, header))
         };
-        let (data, header) = open(FileKind::Data)?;
-        let (index, of_index) = open(FileKind::Index)?;
+        let (data, header) = open(PackFileKind::Data)?;
+        let (index, of_index) = open(PackFileKind::Index)?;
         (header == of_index).then_some(Self { number, created_s: header.created_s, data, index })
     }
 
     /// Begins a generation. A kill in between leaves a file without a header, or one file alone, which is never opened.
     pub(super) fn create(directory: &Directory, number: u64, created_s: u64) -> Result<Self, Errno> {
-        let create = |kind: FileKind| {
+        let create = |kind: PackFileKind| {
             let name = directory.file_name(number, kind);
             let file = directory.open_file(&name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
             let header = FileHeader { generation: number, created_s };
             write_all(&file, &header.encode(kind, directory.version()), 0)?;
             Ok(file)
         };
-        let index = create(FileKind::Index)?;
-        Ok(Self { number, created_s, data: create(FileKind::Data)?, index })
+        let index = create(PackFileKind::Index)?;
+        Ok(Self { number, created_s, data: create(PackFileKind::Data)?, index })
     }
 
     /// Reads what was appended to the index since the last look.
-    pub(super) fn read_index(&self, index: &mut Index) -> Result<(), Errno> {
+    pub(super) fn read_index(&self, index: &mut PackIndex) -> Result<(), Errno> {
         let mut bytes = [0; 64 * SLOT_BYTES];
         while index.read() < SLOTS_MAX + 1 {
             let offset = FILE_HEADER_BYTES as u64 + index.read() * SLOT_BYTES as u64;
@@ -75,18 +75,18 @@ impl Generation {
     }
 
     /// Reads the whole index.
-    pub(super) fn load_index(&self) -> Result<Index, Errno> {
+    pub(super) fn load_index(&self) -> Result<PackIndex, Errno> {
         let size_bytes = fs::fstat(&self.index)?.st_size as u64;
         let slots = size_bytes.saturating_sub(FILE_HEADER_BYTES as u64) / SLOT_BYTES as u64;
         let mut bytes = Vec::with_capacity(slots.min(SLOTS_MAX + 1) as usize * SLOT_BYTES);
         read_into(&self.index, &mut bytes, FILE_HEADER_BYTES as u64)?;
-        let mut index = Index::default();
+        let mut index = PackIndex::default();
         index.extend(&bytes);
         Ok(index)
     }
 
     /// Reads what a slot says is an entry. Nothing of it is checked but its length.
-    pub(super) fn read_entry(&self, slot: Slot) -> Result<Vec<u8>, Damage> {
+    pub(super) fn read_entry(&self, slot: PackSlot) -> Result<Vec<u8>, Damage> {
         let length = slot.length()?;
         let mut entry = Vec::new();
         // A damaged slot may ask for much.
@@ -99,9 +99,9 @@ impl Generation {
         Ok(entry)
     }
 
-    pub(super) fn extent(&self) -> Result<Extent, Errno> {
+    pub(super) fn extent(&self) -> Result<GenerationExtent, Errno> {
         let (data, index) = (fs::fstat(&self.data)?, fs::fstat(&self.index)?);
-        Ok(Extent {
+        Ok(GenerationExtent {
             data_bytes: data.st_size as u64,
             index_bytes: index.st_size as u64,
             is_unlinked: data.st_nlink == 0 || index.st_nlink == 0,

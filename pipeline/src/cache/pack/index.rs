@@ -1,13 +1,13 @@
-//! [`Index`]: where the entries of one generation lie, as far as this process has read its index file.
+//! [`PackIndex`]: where the entries of one generation lie, as far as this process has read its index file.
 //!
 //! The file is only ever appended to, so new slots are read from where the last look ended. A slot is a hint.
 
-use super::format::{SLOT_BYTES, Slot};
+use super::format::{PackSlot, SLOT_BYTES};
 
 /// The slots of a generation, found by the tags of their keys.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    slots: Vec<Slot>,
+pub(super) struct PackIndex {
+    slots: Vec<PackSlot>,
     /// Places of slots, plus one; 0 is free. A power of two of them, of which at most half are taken.
     ///
     /// Tags are hashes already, and the directory is ours alone: no other hash is needed, with a secret or without.
@@ -17,9 +17,9 @@ pub(super) struct Index {
     sealed: bool,
 }
 
-impl Index {
+impl PackIndex {
     /// The slot of a key with this tag, the last one if there are several.
-    pub(super) fn find(&self, tag: u64) -> Option<Slot> {
+    pub(super) fn find(&self, tag: u64) -> Option<PackSlot> {
         if self.table.is_empty() {
             return None;
         }
@@ -27,13 +27,13 @@ impl Index {
         at.checked_sub(1).map(|at| self.slots[at as usize])
     }
 
-    /// Adds what was read of the file behind [`Index::read`]. A part of a slot at the end is left for the next look.
+    /// Adds what was read of the file behind [`PackIndex::read`]. A part of a slot at the end is left for the next look.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         let (slots, _) = bytes.as_chunks::<SLOT_BYTES>();
         self.reserve(slots.len());
         self.read += slots.len() as u64;
-        for slot in slots.iter().map(Slot::decode) {
-            if slot == Slot::SEAL {
+        for slot in slots.iter().map(PackSlot::decode) {
+            if slot == PackSlot::SEAL {
                 self.sealed = true;
             } else if slot.length().is_ok() {
                 self.add(slot);
@@ -52,11 +52,11 @@ impl Index {
     }
 
     /// The slots that count.
-    pub(super) fn slots(&self) -> &[Slot] {
+    pub(super) fn slots(&self) -> &[PackSlot] {
         &self.slots
     }
 
-    fn add(&mut self, slot: Slot) {
+    fn add(&mut self, slot: PackSlot) {
         let place = self.place(slot.tag);
         match self.table[place].checked_sub(1) {
             Some(at) => self.slots[at as usize] = slot,
@@ -100,15 +100,15 @@ mod tests {
     use super::*;
     use crate::cache::Key;
 
-    fn slot(number: u64, offset: u64) -> Slot {
+    fn slot(number: u64, offset: u64) -> PackSlot {
         let mut key = [0; 32];
         key[..8].copy_from_slice(&number.to_le_bytes());
-        Slot::new(&Key::from_bytes(key), offset, 100).expect("small numbers")
+        PackSlot::new(&Key::from_bytes(key), offset, 100).expect("small numbers")
     }
 
     #[test]
     fn a_slot_is_found_by_its_tag_and_the_last_one_counts() {
-        let mut index = Index::default();
+        let mut index = PackIndex::default();
         assert_eq!(index.find(1), None);
         // Tags that begin at the same place of the table.
         for number in 0..1000 {
@@ -125,11 +125,11 @@ mod tests {
 
     #[test]
     fn half_a_slot_is_left_and_what_is_no_slot_is_passed_over() {
-        let mut index = Index::default();
+        let mut index = PackIndex::default();
         let bytes = slot(3, 64).encode();
         index.extend(&bytes[..9]);
         assert_eq!(index.read(), 0);
-        index.extend(&[[0; 16], bytes, Slot::SEAL.encode()].concat());
+        index.extend(&[[0; 16], bytes, PackSlot::SEAL.encode()].concat());
         assert_eq!((index.read(), index.slots().len(), index.is_sealed()), (3, 1, true));
     }
 }

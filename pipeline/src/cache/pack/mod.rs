@@ -34,7 +34,7 @@ pub(in crate::cache) use directory::Directory;
 use super::counters::Counter;
 use super::{Damage, Key, Miss};
 use crate::object::ObjectBuffer;
-use view::{Found, View};
+use view::{FoundEntry, View};
 
 /// Whether a process writes to a pack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,14 +72,14 @@ pub struct Pack {
     access: Access,
     limits: PackLimits,
     view: Mutex<View>,
-    counts: Counts,
+    counts: PackCounts,
     /// The name of an entry in messages.
     name: Arc<str>,
 }
 
 /// Counts of this process's uses of a pack.
 #[derive(Debug, Default)]
-struct Counts {
+struct PackCounts {
     hits: Counter,
     misses: Counter,
     bad_entries: Counter,
@@ -88,7 +88,7 @@ struct Counts {
     failed_writes: Counter,
 }
 
-impl Counts {
+impl PackCounts {
     fn add_writes_of(&self, other: &Self) {
         let Self { hits: _, misses: _, bad_entries: _, written, written_bytes, failed_writes } = other;
         self.written.add(written.get());
@@ -153,7 +153,7 @@ impl Pack {
             access,
             limits,
             view: Mutex::new(View::new()),
-            counts: Counts::default(),
+            counts: PackCounts::default(),
         }
     }
 
@@ -190,7 +190,7 @@ impl Pack {
     pub fn get(&self, key: &Key) -> Result<PackEntry, Miss> {
         let found = self.find(key);
         let mut miss = Miss::NotStored;
-        for Found { generation, slot, is_newest } in found.into_iter().flatten() {
+        for FoundEntry { generation, slot, is_newest } in found.into_iter().flatten() {
             let checked = generation.read_entry(slot).and_then(|entry| {
                 let payload = format::check_entry(&entry, key)?;
                 Ok((entry, payload))
@@ -239,7 +239,7 @@ impl Pack {
     }
 
     /// Where the entry of a key may lie, the newest place first.
-    fn find(&self, key: &Key) -> [Option<Found>; 2] {
+    fn find(&self, key: &Key) -> [Option<FoundEntry>; 2] {
         let mut view = self.view.lock();
         let found = view.find(key.tag());
         if found[0].is_some() || !view.is_due() {
@@ -274,7 +274,7 @@ fn now_s() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::format::FileKind;
+    use super::format::PackFileKind;
     use super::*;
 
     const KEY: Key = Key::from_bytes([1; 32]);
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(two.get(&KEY).expect("stored").bytes.bytes(), b"two");
         assert_eq!((one.verify().entries, two.verify().entries), (0, 1));
         // Nor does a file of one that has the name of the other's.
-        for kind in [FileKind::Data, FileKind::Index] {
+        for kind in [PackFileKind::Data, PackFileKind::Index] {
             let [from, to] = [&two, &one].map(|pack| path.join(pack.directory.file_name(0, kind)));
             std::fs::copy(from, to).expect("it is ours");
         }
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(numbers, [6, 5]);
         // A generation that has exceeded every age limit goes.
         pack.view.lock().forget();
-        for kind in [FileKind::Data, FileKind::Index] {
+        for kind in [PackFileKind::Data, PackFileKind::Index] {
             pack.directory.remove(&pack.directory.file_name(5, kind)).expect("it is ours");
         }
         let too_long_ago = now_s() - pack.limits.age.as_secs() - 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::append::WriteError;
-use super::format::{FileKind, Slot, decode_entry};
+use super::format::{PackFileKind, PackSlot, decode_entry};
 use super::generation::Generation;
 use super::view::Live;
 use super::write_lock::WriteLock;
@@ -181,14 +181,14 @@ impl Pack {
         {
             // Others learn by the seal that they have to look for another. A disk may be too full for it; then those who write learn
             // it because the file has no name any more.
-            let _ = newest.append_slots(&Slot::SEAL.encode());
+            let _ = newest.append_slots(&PackSlot::SEAL.encode());
         }
         let mut collected = Collected::default();
         for number in self.directory.generations()? {
             if kept.contains(&number) {
                 continue;
             }
-            for kind in [FileKind::Data, FileKind::Index] {
+            for kind in [PackFileKind::Data, PackFileKind::Index] {
                 collected.bytes += self.directory.size_bytes(&self.directory.file_name(number, kind));
             }
             self.remove_generation(number)?;
@@ -200,7 +200,7 @@ impl Pack {
     }
 
     /// The generations with their slots, the newest first. Entries are read without the lock.
-    fn generations(&self) -> impl Iterator<Item = (Arc<Generation>, Vec<Slot>)> {
+    fn generations(&self) -> impl Iterator<Item = (Arc<Generation>, Vec<PackSlot>)> {
         let view = self.view.lock();
         let generations: Vec<_> =
             view.live().iter().map(|live| (live.generation.clone(), live.index.slots().to_vec())).collect();
@@ -224,7 +224,7 @@ impl GenerationStats {
 }
 
 /// Checks the entry of a slot; says how many bytes it has.
-fn check_slot(generation: &Generation, slot: Slot) -> Result<u64, Damage> {
+fn check_slot(generation: &Generation, slot: PackSlot) -> Result<u64, Damage> {
     let entry = generation.read_entry(slot)?;
     let (_, key) = decode_entry(&entry)?;
     if key.tag() == slot.tag { Ok(entry.len() as u64) } else { Err(Damage::OtherKey) }

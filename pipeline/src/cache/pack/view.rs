@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::directory::Directory;
-use super::format::Slot;
+use super::format::PackSlot;
 use super::generation::Generation;
-use super::index::Index;
+use super::index::PackIndex;
 
 /// How long a miss counts for as true as one that looked at the files.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -27,14 +27,14 @@ pub(super) struct View {
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) generation: Arc<Generation>,
-    pub(super) index: Index,
+    pub(super) index: PackIndex,
 }
 
 /// Where an entry may lie.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) generation: Arc<Generation>,
-    pub(super) slot: Slot,
+    pub(super) slot: PackSlot,
     pub(super) is_newest: bool,
 }
 
@@ -47,14 +47,14 @@ impl View {
         Self { live: Vec::with_capacity(GENERATIONS), looked: Instant::now(), is_frozen: false }
     }
 
-    pub(super) fn find(&self, tag: u64) -> [Option<Found>; GENERATIONS] {
+    pub(super) fn find(&self, tag: u64) -> [Option<FoundEntry>; GENERATIONS] {
         let mut found = [const { None }; GENERATIONS];
         let mut places = found.iter_mut();
         for (at, live) in self.live.iter().enumerate() {
             if let Some(slot) = live.index.find(tag)
                 && let Some(place) = places.next()
             {
-                *place = Some(Found { generation: live.generation.clone(), slot, is_newest: at == 0 });
+                *place = Some(FoundEntry { generation: live.generation.clone(), slot, is_newest: at == 0 });
             }
         }
         found

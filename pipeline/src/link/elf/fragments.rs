@@ -15,10 +15,10 @@ use super::{ENDIAN, OBJECT, Parser};
 use crate::link::error::LinkError;
 use crate::link::graph::{BlockId, InitRole, Section, SectionId, SectionRole};
 
-type Header = elf::SectionHeader64<object::LittleEndian>;
+type FragmentHeader = elf::SectionHeader64<object::LittleEndian>;
 
 /// Whether a section that takes part is a fragment, and of which function.
-pub(super) fn fragment_role(header: &Header, name: &str) -> Option<InitRole> {
+pub(super) fn fragment_role(header: &FragmentHeader, name: &str) -> Option<InitRole> {
     let is_code = header.sh_flags(ENDIAN).contains(elf::SHF_EXECINSTR);
     match name {
         _ if !is_code || header.sh_size(ENDIAN) == 0 => None,
@@ -32,7 +32,7 @@ impl<'a> Parser<'a> {
     /// Adds the start of the function around a fragment that is about to be added.
     pub(super) fn start_fragment(
         &mut self,
-        header: &'a Header,
+        header: &'a FragmentHeader,
         name: &str,
         init: InitRole,
     ) -> Result<(), LinkError> {

@@ -4,14 +4,14 @@
 //! foreign, out of bounds or out of proportion is an error that says where. Parsing is linear in the size of the object, however its tables
 //! overlap.
 
-mod close_references;
 mod fragments;
 mod names;
+mod refs32;
 mod relocations;
 mod sections;
 mod symbols;
 
-pub use close_references::CloseReferences;
+pub use refs32::Refs32;
 pub(super) use sections::{ALIGN_LOG2_MAX, SECTION_BYTES_MAX};
 pub(super) use symbols::null_symbol;
 

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use super::{Function, LIBRARY};
+use super::{AllocationFunction, LIBRARY};
 
 /// Allocates for the engine in a process whose program may replace `malloc`.
 ///
@@ -81,7 +81,7 @@ macro_rules! library_functions {
             type Signature = unsafe extern "C" fn($($type),*) $(-> $result)?;
             // SAFETY: the address is that of the function, which has this type; the rest is the caller's obligation.
             unsafe {
-                let function: Signature = std::mem::transmute(LIBRARY.get(Function::$name));
+                let function: Signature = std::mem::transmute(LIBRARY.get(AllocationFunction::$name));
                 function($($argument),*)
             }
         }

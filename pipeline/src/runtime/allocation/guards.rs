@@ -14,11 +14,11 @@ use std::ptr;
 
 use super::earlier::is_earlier;
 use super::engine::*;
-use super::{FUNCTIONS, Function, PROGRAM};
+use super::{AllocationFunction, FUNCTIONS, PROGRAM};
 
 /// The guard before the program's function, if it needs one.
-pub(super) fn of_program(function: Function) -> Option<*mut c_void> {
-    use Function as F;
+pub(super) fn of_program(function: AllocationFunction) -> Option<*mut c_void> {
+    use AllocationFunction as F;
     macro_rules! releasing {
         ($($name:ident)+) => {
             match function {
@@ -37,8 +37,8 @@ pub(super) fn of_program(function: Function) -> Option<*mut c_void> {
 }
 
 /// The guard before the library's function, once a program replaces another.
-pub(super) fn of_library(function: Function) -> Option<*mut c_void> {
-    use Function as F;
+pub(super) fn of_library(function: AllocationFunction) -> Option<*mut c_void> {
+    use AllocationFunction as F;
     Some(match function {
         F::malloc => malloc as *mut c_void,
         F::calloc => calloc as *mut c_void,
@@ -73,13 +73,13 @@ unsafe extern "C-unwind" fn resize(memory: *mut c_void, size: usize) -> *mut c_v
     if is_earlier(memory) {
         // SAFETY: the forwarder's function takes a size; earlier memory is the library's.
         return unsafe {
-            let allocate: Allocate = std::mem::transmute(FUNCTIONS.get(Function::malloc));
+            let allocate: Allocate = std::mem::transmute(FUNCTIONS.get(AllocationFunction::malloc));
             copied(allocate(size), memory, size)
         };
     }
     // SAFETY: the program's function is there, as this stands before it.
     unsafe {
-        let function: Resize = std::mem::transmute(PROGRAM.get(Function::realloc));
+        let function: Resize = std::mem::transmute(PROGRAM.get(AllocationFunction::realloc));
         function(memory, size)
     }
 }
@@ -92,7 +92,7 @@ unsafe extern "C-unwind" fn usable_size(memory: *mut c_void) -> usize {
             return library_malloc_usable_size(memory);
         }
         let function: unsafe extern "C-unwind" fn(*mut c_void) -> usize =
-            std::mem::transmute(PROGRAM.get(Function::malloc_usable_size));
+            std::mem::transmute(PROGRAM.get(AllocationFunction::malloc_usable_size));
         function(memory)
     }
 }

@@ -84,7 +84,7 @@ macro_rules! export_allocation_functions {
                 ::std::arch::naked_asm!(
                     "jmp qword ptr [rip + {functions} + {offset}]",
                     functions = sym $crate::runtime::allocation::FUNCTIONS,
-                    offset = const 8 * $crate::runtime::allocation::Function::$name as usize,
+                    offset = const 8 * $crate::runtime::allocation::AllocationFunction::$name as usize,
                 )
             }
         )+}
@@ -97,11 +97,11 @@ macro_rules! functions {
         #[doc(hidden)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(non_camel_case_types, reason = "the names are those of the functions")]
-        pub enum Function {
+        pub enum AllocationFunction {
             $(#[doc = concat!("`", stringify!($name), "`")] $name),+
         }
 
-        impl Function {
+        impl AllocationFunction {
             const ALL: &[(Self, &CStr)] = &[$((
                 Self::$name,
                 match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
@@ -115,35 +115,35 @@ macro_rules! functions {
 
 with_allocation_functions!(functions);
 
-const COUNT: usize = Function::ALL.len();
+const COUNT: usize = AllocationFunction::ALL.len();
 
 /// Where each function is.
 #[doc(hidden)]
 #[derive(Debug)]
 #[repr(transparent)]
-pub struct Functions([AtomicPtr<c_void>; COUNT]);
+pub struct AllocationFunctions([AtomicPtr<c_void>; COUNT]);
 
 /// Where each forwarder jumps to.
 #[doc(hidden)]
-pub static FUNCTIONS: Functions = Functions::of_c_library();
+pub static FUNCTIONS: AllocationFunctions = AllocationFunctions::of_c_library();
 /// The functions of the libraries, unaffected by a program's replacements.
-static LIBRARY: Functions = Functions::of_c_library();
+static LIBRARY: AllocationFunctions = AllocationFunctions::of_c_library();
 /// The functions of the program, where it has one.
-static PROGRAM: Functions = Functions([const { AtomicPtr::new(ptr::null_mut()) }; COUNT]);
+static PROGRAM: AllocationFunctions = AllocationFunctions([const { AtomicPtr::new(ptr::null_mut()) }; COUNT]);
 
-impl Functions {
+impl AllocationFunctions {
     /// The four that the dynamic linker calls before anything of ours runs, under the names by which they cannot be
     /// replaced. All others are found by [`find_functions`].
     const fn of_c_library() -> Self {
         let mut functions = [const { AtomicPtr::new(ptr::null_mut()) }; COUNT];
-        functions[Function::malloc as usize] = AtomicPtr::new(__libc_malloc as *mut c_void);
-        functions[Function::calloc as usize] = AtomicPtr::new(__libc_calloc as *mut c_void);
-        functions[Function::realloc as usize] = AtomicPtr::new(__libc_realloc as *mut c_void);
-        functions[Function::free as usize] = AtomicPtr::new(__libc_free as *mut c_void);
+        functions[AllocationFunction::malloc as usize] = AtomicPtr::new(__libc_malloc as *mut c_void);
+        functions[AllocationFunction::calloc as usize] = AtomicPtr::new(__libc_calloc as *mut c_void);
+        functions[AllocationFunction::realloc as usize] = AtomicPtr::new(__libc_realloc as *mut c_void);
+        functions[AllocationFunction::free as usize] = AtomicPtr::new(__libc_free as *mut c_void);
         Self(functions)
     }
 
-    fn get(&self, function: Function) -> *mut c_void {
+    fn get(&self, function: AllocationFunction) -> *mut c_void {
         self.at(function as usize)
     }
 
@@ -152,7 +152,7 @@ impl Functions {
         self.0[index].load(Ordering::Relaxed)
     }
 
-    fn set(&self, function: Function, address: *mut c_void) {
+    fn set(&self, function: AllocationFunction, address: *mut c_void) {
         // Relaxed: see `at`.
         self.0[function as usize].store(address, Ordering::Relaxed);
     }
@@ -161,7 +161,7 @@ impl Functions {
 /// Finds the functions of the libraries, which `LD_PRELOAD` may have changed.
 #[doc(hidden)]
 pub extern "C" fn find_functions() {
-    for (function, name) in Function::ALL {
+    for (function, name) in AllocationFunction::ALL {
         // SAFETY: dlsym with a terminated name has no other obligation.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         if !address.is_null() {
@@ -173,7 +173,7 @@ pub extern "C" fn find_functions() {
 
 /// The names of the functions that a program may replace.
 pub fn function_names() -> impl Iterator<Item = &'static str> {
-    Function::ALL.iter().filter_map(|(_, name)| name.to_str().ok())
+    AllocationFunction::ALL.iter().filter_map(|(_, name)| name.to_str().ok())
 }
 
 /// Lets every library of the process see the program's replacements: `find` gives the program's definition of a function. Does nothing if
@@ -186,7 +186,7 @@ pub fn function_names() -> impl Iterator<Item = &'static str> {
 /// The executable has [`export_allocation_functions!`](crate::export_allocation_functions). An address that `find` gives can be called as
 /// the function of that name, until the process ends. No other thread allocates at the time.
 pub unsafe fn replace(find: impl Fn(&str) -> Option<ExecutorAddr>) -> Result<(), ReplaceError> {
-    let found: Vec<_> = Function::ALL
+    let found: Vec<_> = AllocationFunction::ALL
         .iter()
         .filter_map(|(function, name)| Some((*function, find(name.to_str().ok()?)?)))
         .collect();
@@ -197,7 +197,7 @@ pub unsafe fn replace(find: impl Fn(&str) -> Option<ExecutorAddr>) -> Result<(),
     for (function, address) in &found {
         PROGRAM.set(*function, address.to_ptr::<c_void>());
     }
-    for (function, _) in Function::ALL {
+    for (function, _) in AllocationFunction::ALL {
         let program = PROGRAM.get(*function);
         let guard =
             if program.is_null() { guards::of_library(*function) } else { guards::of_program(*function) };
@@ -240,9 +240,9 @@ pub enum ReplaceError {
 pub(super) fn behind_program(name: &CStr) -> Option<*mut c_void> {
     let name = name.to_bytes();
     let name = name.strip_prefix(b"__libc_").unwrap_or(name);
-    let (function, _) = Function::ALL.iter().find(|(_, known)| known.to_bytes() == name)?;
+    let (function, _) = AllocationFunction::ALL.iter().find(|(_, known)| known.to_bytes() == name)?;
     // Only where the forwarders are in use are there addresses of earlier memory to keep from the program.
-    if LIBRARY.get(Function::memalign).is_null() {
+    if LIBRARY.get(AllocationFunction::memalign).is_null() {
         return None;
     }
     guards::of_library(*function)

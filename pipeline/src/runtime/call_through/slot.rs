@@ -42,20 +42,20 @@ pub(crate) struct RootAddr(pub(super) *mut u64);
 /// How calls through a slot are counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counting {
-    pub(super) counted: *mut Counted,
+    pub(super) counted: *mut CountWords,
     /// The code that counts.
     pub(super) part: u64,
 }
 
 /// The words of a counting part: the address that it jumps to, and the number of calls that are left.
 #[repr(C)]
-pub(crate) struct Counted {
+pub(crate) struct CountWords {
     body: u64,
     calls: u32,
     _unused: u32,
 }
 
-impl Counted {
+impl CountWords {
     pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
     pub(crate) const CALLS: u64 = std::mem::offset_of!(Self, calls) as u64;
 }

@@ -33,14 +33,14 @@ use uruk_core::{ExecutorAddr, RemovalNumber};
 use super::forks::{self, LockOrder, RuntimeLock};
 use super::{entry, loaded};
 use crate::executor::{ArrayFunction, CodeExtent, CodeNumber, Home};
-pub(crate) use owners::{CodeKeeper, Kept};
-use table::{Entry, Key, Scope, Table, run_all};
+pub(crate) use owners::{CodeKeeper, KeptCode};
+use table::{EndScope, ExitEntry, ExitKey, ExitTable, run_all};
 
 pub(in crate::runtime) use owners::Pin;
 
 /// Held for operations on the table; over a whole `fork`. Never while anything of the table runs.
-pub(in crate::runtime) static TABLE: RuntimeLock<Table> =
-    RuntimeLock::new(LockOrder::ExitHandlers, Table::new());
+pub(in crate::runtime) static TABLE: RuntimeLock<ExitTable> =
+    RuntimeLock::new(LockOrder::ExitHandlers, ExitTable::new());
 
 /// A piece of linked code that will end. Dropping it runs what is left of its functions and forgets the code: it goes before the
 /// memory.
@@ -67,7 +67,7 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        run(Scope::Last(self.number), 0);
+        run(EndScope::Last(self.number), 0);
         let (owner, lost) = TABLE.lock().remove_code(self.number);
         if owner.is_some_and(|owner| owner.is_known_to_library) {
             // SAFETY: no handler names this owner but those for `quick_exit` and `fork`, which are forgotten and not run.
@@ -105,12 +105,12 @@ pub(crate) fn give_up(code: CodeNumber) {
 pub(crate) fn run_of_removal(removal: RemovalNumber) {
     let code = TABLE.lock().take_leaving(removal);
     if !code.is_empty() {
-        run(Scope::Code(code), 0);
+        run(EndScope::Code(code), 0);
     }
 }
 
 /// Keeps `code` in its place, if it is still there.
-pub(crate) fn hold(code: CodeNumber) -> Option<Kept> {
+pub(crate) fn hold(code: CodeNumber) -> Option<KeptCode> {
     TABLE.lock().owner_mut(code)?.hold()
 }
 
@@ -126,12 +126,12 @@ pub(crate) unsafe fn add_finalizers(
     let mut table = TABLE.lock();
     let start = table.next_number();
     for (code, function) in functions {
-        let call = Call::Finalizer(function.address);
+        let call = ExitCall::Finalizer(function.address);
         // Without room for a handler of ours with the C library these run when the code goes, and not at `exit`.
         let _ = add(
             &mut table,
-            Key::Finalizer { start, function },
-            Entry { call, owners: code.into_iter().collect() },
+            ExitKey::Finalizer { start, function },
+            ExitEntry { call, owners: code.into_iter().collect() },
             libraries,
         );
     }
@@ -139,7 +139,7 @@ pub(crate) unsafe fn add_finalizers(
 
 /// Runs the functions that code of these dylibs has registered, and the finalizers of units that were initialised there.
 pub(crate) fn run_of_homes(homes: Vec<Home>) {
-    run(Scope::Homes(homes), 0);
+    run(EndScope::Homes(homes), 0);
 }
 
 /// The outcome of a registration by linked code.
@@ -155,7 +155,7 @@ pub(super) enum Registration {
 
 /// A function to be called once.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Call {
+pub(super) enum ExitCall {
     /// As `__cxa_atexit` has it.
     Handler { function: ExecutorAddr, argument: usize },
     /// As `on_exit` has it.
@@ -164,7 +164,7 @@ pub(super) enum Call {
     Finalizer(ExecutorAddr),
 }
 
-impl Call {
+impl ExitCall {
     /// # Safety
     /// The function is there, and of the type that the variant says.
     unsafe fn run(self, status: c_int) {
@@ -185,8 +185,9 @@ impl Call {
 ///
 /// # Safety
 /// The call may be made once, at any time until the code goes.
-pub(super) unsafe fn register(call: Call, dso: *mut c_void) -> Registration {
-    let (Call::Handler { function, argument } | Call::WithStatus { function, argument }) = call else {
+pub(super) unsafe fn register(call: ExitCall, dso: *mut c_void) -> Registration {
+    let (ExitCall::Handler { function, argument } | ExitCall::WithStatus { function, argument }) = call
+    else {
         return Registration::Unknown;
     };
     let libraries = loaded::loads();
@@ -196,14 +197,14 @@ pub(super) unsafe fn register(call: Call, dso: *mut c_void) -> Registration {
         return Registration::Unknown;
     }
     let place = table.next_number();
-    match add(&mut table, Key::Handler { place }, Entry { call, owners }, libraries) {
+    match add(&mut table, ExitKey::Handler { place }, ExitEntry { call, owners }, libraries) {
         true => Registration::Kept,
         false => Registration::Refused,
     }
 }
 
 /// Adds a function; `libraries` have been loaded so far. `false` if the C library has no room for the handler that calls it at `exit`.
-fn add(table: &mut Table, key: Key, entry: Entry, libraries: u64) -> bool {
+fn add(table: &mut ExitTable, key: ExitKey, entry: ExitEntry, libraries: u64) -> bool {
     // Before it ends the libraries that are loaded by now, which our code may use.
     // SAFETY: the function takes any argument, and may be called as often as is wanted.
     let is_told =
@@ -253,7 +254,7 @@ fn pin_of(code: CodeNumber) -> Option<Arc<Pin>> {
 }
 
 /// Runs the functions of the scope, newest first, and those that are registered for it meanwhile.
-fn run(scope: Scope, status: c_int) {
+fn run(scope: EndScope, status: c_int) {
     // SAFETY: the code that registered the call allows one call as long as the code is there. `run_all` keeps the code over the call, or
     // its caller is the one that drops the last reference to it.
     run_all(|| TABLE.lock(), scope, |call| unsafe { call.run(status) });
@@ -261,7 +262,7 @@ fn run(scope: Scope, status: c_int) {
 
 /// Runs everything: the process exits.
 unsafe extern "C" fn run_at_exit(status: c_int, _: *mut c_void) {
-    run(Scope::Everything, status);
+    run(EndScope::Everything, status);
 }
 
 unsafe extern "C" {

@@ -12,7 +12,7 @@ use std::sync::Weak;
 use uruk_core::RemovalNumber;
 use uruk_core::sync::Arc;
 
-use super::table::Key;
+use super::table::ExitKey;
 use super::{CodeNumber, Home};
 
 /// Linked code, as its keepers see it.
@@ -22,7 +22,7 @@ pub(crate) trait CodeKeeper: Send + Sync {
 }
 
 /// Keeps code in its place.
-pub(crate) type Kept = Arc<dyn CodeKeeper>;
+pub(crate) type KeptCode = Arc<dyn CodeKeeper>;
 
 /// A piece of linked code that the process has.
 pub(crate) struct Owner {
@@ -37,26 +37,26 @@ pub(crate) struct Owner {
     /// Shared by the threads that need it.
     pub(super) pin: Weak<Pin>,
     /// Its entries in the table.
-    pub(super) entries: BTreeSet<Key>,
+    pub(super) entries: BTreeSet<ExitKey>,
     /// Whether the C library keeps functions of it.
     pub(super) is_known_to_library: bool,
 }
 
 impl Owner {
     /// Keeps the code, unless it is being unmapped.
-    pub(super) fn hold(&self) -> Option<Kept> {
+    pub(super) fn hold(&self) -> Option<KeptCode> {
         self.code.as_ref()?.upgrade()
     }
 }
 
 /// Keeps a piece of code, and all that it may call.
 pub(crate) struct Pin {
-    _code: Kept,
+    _code: KeptCode,
     _all_it_may_call: Box<dyn Any + Send + Sync>,
 }
 
 impl Pin {
-    pub(super) fn new(code: Kept) -> Self {
+    pub(super) fn new(code: KeptCode) -> Self {
         Self { _all_it_may_call: code.hold_all(), _code: code }
     }
 }

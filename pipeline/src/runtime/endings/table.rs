@@ -12,13 +12,13 @@ use std::ops::DerefMut;
 use uruk_core::RemovalNumber;
 use uruk_core::sync::weakened;
 
-use super::owners::{Kept, Owner, Owners};
-use super::{Call, CodeExtent, CodeNumber, Home};
+use super::owners::{KeptCode, Owner, Owners};
+use super::{CodeExtent, CodeNumber, ExitCall, Home};
 use crate::executor::ArrayFunction;
 
 /// Where a function stands: the greatest key runs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum ExitKey {
     /// An element of a `.fini_array`, of code that was initialised at `start`.
     Finalizer {
         start: u64,
@@ -31,14 +31,14 @@ pub(super) enum Key {
 
 /// A function in the table.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) call: Call,
+pub(super) struct ExitEntry {
+    pub(super) call: ExitCall,
     /// The code that has to be there: first the one that registered it.
     pub(super) owners: Vec<CodeNumber>,
 }
 
 /// The part of the process that ends.
-pub(super) enum Scope {
+pub(super) enum EndScope {
     /// Functions that dylibs have registered.
     Homes(Vec<Home>),
     /// Functions that belong to one of these.
@@ -50,14 +50,14 @@ pub(super) enum Scope {
 }
 
 struct Runner {
-    scope: Scope,
-    pending: BTreeSet<Key>,
+    scope: EndScope,
+    pending: BTreeSet<ExitKey>,
 }
 
-pub(crate) struct Table {
+pub(crate) struct ExitTable {
     last_number: u64,
     owners: Owners,
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<ExitKey, ExitEntry>,
     runners: BTreeMap<u64, Runner>,
     /// The code whose last share goes with each removal that has begun.
     leaving: BTreeMap<RemovalNumber, BTreeSet<CodeNumber>>,
@@ -67,10 +67,10 @@ pub(crate) struct Table {
 
 /// Runs the functions of `scope`, newest first, and those that are registered for it meanwhile: by `run`, without the lock that `lock`
 /// takes.
-pub(super) fn run_all<G: DerefMut<Target = Table>>(
+pub(super) fn run_all<G: DerefMut<Target = ExitTable>>(
     lock: impl Fn() -> G,
-    scope: Scope,
-    mut run: impl FnMut(Call),
+    scope: EndScope,
+    mut run: impl FnMut(ExitCall),
 ) {
     let Some(runner) = lock().begin(scope) else { return };
     loop {
@@ -82,7 +82,7 @@ pub(super) fn run_all<G: DerefMut<Target = Table>>(
     }
 }
 
-impl Table {
+impl ExitTable {
     pub(super) const fn new() -> Self {
         Self {
             last_number: 0,
@@ -151,7 +151,7 @@ impl Table {
     }
 
     /// Adds a function.
-    pub(super) fn add(&mut self, key: Key, entry: Entry) {
+    pub(super) fn add(&mut self, key: ExitKey, entry: ExitEntry) {
         for runner in self.runners.values_mut() {
             if runner.scope.has(&entry, &self.owners) && !weakened("endings::joins_no_runner") {
                 runner.pending.insert(key);
@@ -174,12 +174,12 @@ impl Table {
     }
 
     /// Begins to run what `scope` has. `None` if there is nothing.
-    pub(super) fn begin(&mut self, scope: Scope) -> Option<u64> {
+    pub(super) fn begin(&mut self, scope: EndScope) -> Option<u64> {
         let of_code = |code: &CodeNumber| self.owners.get(*code).map(|owner| owner.entries.iter().copied());
-        let pending: BTreeSet<Key> = match &scope {
-            Scope::Code(code) => code.iter().filter_map(of_code).flatten().collect(),
-            Scope::Last(code) => of_code(code).into_iter().flatten().collect(),
-            Scope::Homes(_) | Scope::Everything => {
+        let pending: BTreeSet<ExitKey> = match &scope {
+            EndScope::Code(code) => code.iter().filter_map(of_code).flatten().collect(),
+            EndScope::Last(code) => of_code(code).into_iter().flatten().collect(),
+            EndScope::Homes(_) | EndScope::Everything => {
                 let entries = self.entries.iter().filter(|(_, entry)| scope.has(entry, &self.owners));
                 entries.map(|(key, _)| *key).collect()
             }
@@ -193,7 +193,7 @@ impl Table {
     }
 
     /// Takes what the runner is to run next; `kept` gets what keeps its code, and outlives the lock. Ends the runner if that was all.
-    pub(super) fn take_next(&mut self, runner: u64, kept: &mut Vec<Kept>) -> Option<Call> {
+    pub(super) fn take_next(&mut self, runner: u64, kept: &mut Vec<KeptCode>) -> Option<ExitCall> {
         loop {
             let Runner { scope, pending } = self.runners.get_mut(&runner)?;
             let Some(key) = pending.pop_last() else {
@@ -202,7 +202,7 @@ impl Table {
             };
             // Another runner may have been faster.
             let Some(entry) = self.entries.get(&key) else { continue };
-            let last = if let Scope::Last(code) = scope { Some(*code) } else { None };
+            let last = if let EndScope::Last(code) = scope { Some(*code) } else { None };
             let mut holds = entry.owners.iter().filter(|code| Some(**code) != last).map(|code| {
                 let held = self.owners.get(*code).and_then(Owner::hold);
                 let is_held = held.is_some();
@@ -223,7 +223,7 @@ impl Table {
     }
 
     /// Takes an entry out. Says whether it was there.
-    fn forget(&mut self, key: Key) -> bool {
+    fn forget(&mut self, key: ExitKey) -> bool {
         let Some(entry) = self.entries.remove(&key) else { return false };
         for owner in entry.owners {
             if let Some(owner) = self.owners.get_mut(owner) {
@@ -234,8 +234,8 @@ impl Table {
     }
 }
 
-impl Scope {
-    fn has(&self, entry: &Entry, owners: &Owners) -> bool {
+impl EndScope {
+    fn has(&self, entry: &ExitEntry, owners: &Owners) -> bool {
         match self {
             // A function that another dylib has registered stays that dylib's, wherever the function lies.
             Self::Homes(homes) => {

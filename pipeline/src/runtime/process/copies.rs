@@ -19,7 +19,7 @@ use uruk_core::sync::Mutex;
 
 use crate::arch::SlotKind;
 use crate::memory::{FinalizedAlloc, MemoryManager, SegmentKind, SegmentRequest};
-use crate::runtime::loaded::{Slot, store_all};
+use crate::runtime::loaded::{ImportSlot, store_all};
 
 /// The variables that have moved. Held while one moves, so that none moves twice.
 static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());
@@ -60,7 +60,7 @@ pub(crate) fn low_variable(
     flight.working(0).copy_from_slice(contents);
     let memory = flight.finalize().ok()?;
     let to = memory.address(0);
-    let of_copy = |slot: &Slot<'_>| {
+    let of_copy = |slot: &ImportSlot<'_>| {
         let points_there =
             slot.kind != SlotKind::ThreadLocal && slot.load().wrapping_sub(slot.addend) == variable.value();
         points_there.then(|| ptr::with_exposed_provenance_mut(to.value().wrapping_add(slot.addend) as usize))

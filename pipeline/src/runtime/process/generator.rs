@@ -7,7 +7,7 @@ use uruk_core::{
     DefinitionGenerator, ExecutorSymbolDef, GenerateRequest, SymbolMap, absolute_symbols, shared_error,
 };
 
-use super::library::Name;
+use super::library::LibraryName;
 use super::{ProcessSymbols, jit_overrides};
 
 /// Defines in its dylib what the process has, when a lookup misses it there.
@@ -72,7 +72,7 @@ impl DefinitionGenerator for ProcessSymbolsGenerator {
         let mut found = SymbolMap::default();
         for (symbol, _) in request.symbols().iter() {
             let name = symbol.as_str();
-            let unversioned = Name::unversioned(name);
+            let unversioned = LibraryName::unversioned(name);
             let overridden = self.overrides.iter().find(|(known, _)| *known == unversioned);
             let overridden = overridden.map(|(_, definition)| *definition);
             if let Some(definition) = overridden.or_else(|| self.symbols.lookup(name)) {

@@ -11,11 +11,11 @@ use crate::runtime::tls;
 /// The segments of the loaded objects, as they were when an address was last not found among them.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    segments: Mutex<Vec<Segment>>,
+    segments: Mutex<Vec<LoadedSegment>>,
 }
 
 #[derive(Debug)]
-struct Segment {
+struct LoadedSegment {
     range: Range<u64>,
     executable: bool,
 }
@@ -48,22 +48,22 @@ impl Images {
     }
 }
 
-fn loaded_segments() -> Vec<Segment> {
+fn loaded_segments() -> Vec<LoadedSegment> {
     let mut segments = Vec::new();
     // SAFETY: the callback gets back the pointer to `segments`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut segments).cast()) };
-    segments.sort_unstable_by_key(|segment: &Segment| segment.range.start);
+    segments.sort_unstable_by_key(|segment: &LoadedSegment| segment.range.start);
     segments
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a valid description and the pointer given to it.
-    let (info, segments) = unsafe { (&*info, &mut *data.cast::<Vec<Segment>>()) };
+    let (info, segments) = unsafe { (&*info, &mut *data.cast::<Vec<LoadedSegment>>()) };
     // SAFETY: the description's program headers are `dlpi_phnum` valid entries.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
         let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
-        segments.push(Segment {
+        segments.push(LoadedSegment {
             range: start..start.wrapping_add(header.p_memsz),
             executable: header.p_flags & libc::PF_X != 0,
         });

@@ -72,7 +72,7 @@ impl Library {
     }
 
     /// The address of `name` here, or in a library that this one depends on. Loads the library if need be.
-    pub(super) fn find(&self, name: &Name) -> Option<u64> {
+    pub(super) fn find(&self, name: &LibraryName) -> Option<u64> {
         let load = || {
             let library = CString::new(&*self.name).ok()?;
             open(&library, libc::RTLD_LAZY | libc::RTLD_GLOBAL)
@@ -89,12 +89,12 @@ impl Library {
 
 /// An object's name for a library's symbol: `name`, or `name@VERSION` where it asks for one of several.
 #[derive(Debug)]
-pub(super) struct Name {
+pub(super) struct LibraryName {
     symbol: CString,
     version: Option<CString>,
 }
 
-impl Name {
+impl LibraryName {
     /// Splits `name`. `None` if it contains a zero byte, as no symbol of a library does.
     pub(super) fn new(name: &str) -> Option<Self> {
         let (symbol, version) = match name.split_once('@') {
@@ -113,7 +113,7 @@ impl Name {
 }
 
 /// The address of `name` in the scope of `handle`.
-pub(super) fn find(handle: *mut c_void, name: &Name) -> Option<u64> {
+pub(super) fn find(handle: *mut c_void, name: &LibraryName) -> Option<u64> {
     // SAFETY: the handle is one of `dlopen` that is never closed, or a constant of the interface.
     let address = unsafe {
         match &name.version {

@@ -32,10 +32,10 @@ pub(crate) use entries::KnownEntry;
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;
 pub use overrides::{ProgramSymbols, jit_overrides, set_program_symbols};
-pub use program::References;
+pub use program::LibraryReferences;
 
 use images::Images;
-use library::{Library, Name};
+use library::{Library, LibraryName};
 use program::ForProgram;
 
 /// A view of the symbols in this process.
@@ -47,7 +47,7 @@ use program::ForProgram;
 /// ORC: `DynamicLibrarySearchGenerator`, `EPCDynamicLibrarySearchGenerator`.
 #[doc(alias = "DynamicLibrarySearchGenerator")]
 pub struct ProcessSymbols {
-    scope: Scope,
+    scope: LookupScope,
     allowed: Option<HashSet<Box<str>>>,
     /// Loaded on request, in order, behind the preloaded ones. Replaced as a whole.
     loaded: Mutex<Arc<[Arc<Library>]>>,
@@ -58,7 +58,7 @@ pub struct ProcessSymbols {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scope {
+enum LookupScope {
     /// One library, and its dependencies.
     OneLibrary,
     Libraries,
@@ -72,7 +72,7 @@ impl ProcessSymbols {
         let system =
             [c"libc.so.6", c"libm.so.6", c"libgcc_s.so.1", c"ld-linux-x86-64.so.2", c"libstdc++.so.6"];
         Self {
-            scope: Scope::Libraries,
+            scope: LookupScope::Libraries,
             allowed: None,
             loaded: Mutex::new(preloaded.into()),
             system: system.into_iter().map(Library::system).collect(),
@@ -89,7 +89,7 @@ impl ProcessSymbols {
 
     /// Everything that the process itself can see: the executable's exports, its libraries, and libraries that are loaded globally.
     pub fn whole_process() -> Self {
-        Self { scope: Scope::WholeProcess, ..Self::new() }
+        Self { scope: LookupScope::WholeProcess, ..Self::new() }
     }
 
     /// One shared library, which is loaded now and for good: its exports, and those of the libraries it depends on.
@@ -104,12 +104,15 @@ impl ProcessSymbols {
         let library = Arc::new(Library::load(path.as_ref())?);
         let loaded = Mutex::new([library].into());
         let (system, images) = (Vec::new(), Images::default());
-        Ok(Self { scope: Scope::OneLibrary, allowed: None, loaded, system, images, program: None })
+        Ok(Self { scope: LookupScope::OneLibrary, allowed: None, loaded, system, images, program: None })
     }
 
     /// Restricts the view to `names`; all other symbols are unknown.
     #[must_use]
-    pub fn allow_only<Name: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = Name>) -> Self {
+    pub fn allow_only<LibraryName: Into<Box<str>>>(
+        mut self,
+        names: impl IntoIterator<Item = LibraryName>,
+    ) -> Self {
         self.allowed = Some(names.into_iter().map(Into::into).collect());
         self
     }
@@ -140,8 +143,8 @@ impl ProcessSymbols {
         if !self.allows(name) {
             return None;
         }
-        let symbol = Name::new(name)?;
-        let name = Name::unversioned(name);
+        let symbol = LibraryName::new(name)?;
+        let name = LibraryName::unversioned(name);
         let from_process = || library::find(ptr::null_mut(), &symbol);
         let loaded = Arc::clone(&self.loaded.lock());
         let from_libraries = || {
@@ -152,9 +155,9 @@ impl ProcessSymbols {
                 .or_else(|| self.system.iter().filter(system).find_map(|library| library.find(&symbol)))
         };
         let address = match self.scope {
-            Scope::OneLibrary => from_libraries(),
-            Scope::Libraries if !is_allocation_function(name) => from_libraries(),
-            Scope::Libraries | Scope::WholeProcess => from_process().or_else(from_libraries),
+            LookupScope::OneLibrary => from_libraries(),
+            LookupScope::Libraries if !is_allocation_function(name) => from_libraries(),
+            LookupScope::Libraries | LookupScope::WholeProcess => from_process().or_else(from_libraries),
         };
         let found = self.images.describe(address?);
         if !found.flags.intersects(SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL)
@@ -169,19 +172,19 @@ impl ProcessSymbols {
 
     /// Whether linked code is to have the engine's functions in place of some of the process's.
     fn is_overridden(&self) -> bool {
-        self.scope != Scope::OneLibrary
+        self.scope != LookupScope::OneLibrary
     }
 
     /// Whether the allow-list lets `name` pass, in any version.
     fn allows(&self, name: &str) -> bool {
-        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(Name::unversioned(name)))
+        self.allowed.as_ref().is_none_or(|allowed| allowed.contains(LibraryName::unversioned(name)))
     }
 
     /// Where symbols are searched, for messages about missing ones.
     pub fn searched(&self) -> Vec<String> {
         let mut names: Vec<_> = self.loaded.lock().iter().map(|library| library.name.to_string()).collect();
         names.extend(self.system.iter().map(|library| library.name.to_string()));
-        if self.scope == Scope::WholeProcess {
+        if self.scope == LookupScope::WholeProcess {
             names.insert(0, "the process".into());
         }
         names

@@ -28,26 +28,26 @@ use super::stand_in::{StandIn, base_of};
 use super::{ProcessSymbols, is_allocation_function};
 use crate::arch::SlotKind;
 use crate::executor::ArrayFunction;
-use crate::runtime::loaded::{Slot, for_each_object};
+use crate::runtime::loaded::{ImportSlot, for_each_object};
 
 /// Libraries that were loaded for the program.
 #[derive(Debug, Default)]
 pub(super) struct ForProgram {
-    state: Mutex<State>,
+    state: Mutex<LoadedLibraries>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LoadedLibraries {
     stand_ins: Vec<StandIn>,
     /// The libraries that were loaded for the program, by the offsets that are added to their addresses.
     bases: Vec<u64>,
     /// Those that have not begun, each behind the ones it needs.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingLibrary>,
 }
 
 /// A library whose constructors wait.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingLibrary {
     base: u64,
     range: Range<u64>,
     constructors: Vec<u64>,
@@ -55,7 +55,7 @@ struct Waiting {
 
 /// The names by which loaded libraries refer to other objects. The program may define some of them.
 #[derive(Debug, Default)]
-pub struct References {
+pub struct LibraryReferences {
     /// Names without a definition in any library that was there when they were needed.
     pub required: HashSet<Box<str>>,
     /// All others.
@@ -92,8 +92,8 @@ impl ForProgram {
 
 impl ProcessSymbols {
     /// The names that loaded libraries may use of the program. Empty if the process is not a program's.
-    pub fn references_to_program(&self) -> References {
-        let mut references = References::default();
+    pub fn references_to_program(&self) -> LibraryReferences {
+        let mut references = LibraryReferences::default();
         let Some(program) = &self.program else { return references };
         let bases = {
             let state = program.state.lock();
@@ -170,7 +170,7 @@ impl ProcessSymbols {
     }
 
     /// Shows each reference that can be bound to the program, and whether its library has run.
-    fn for_each_reference(&self, bases: &[u64], mut visitor: impl FnMut(bool, &Slot<'_>)) {
+    fn for_each_reference(&self, bases: &[u64], mut visitor: impl FnMut(bool, &ImportSlot<'_>)) {
         let loaded = self.loaded.lock().clone();
         let handles = loaded.iter().map(|library| library.handle());
         let handles = handles.chain(self.system.iter().map(Library::handle)).flatten();
@@ -199,7 +199,7 @@ impl ProcessSymbols {
 }
 
 /// Opens a library and the libraries that it needs, even if it refers to symbols of the program. No constructor has run then.
-fn open_for_program(name: &CStr) -> Result<(StandIn, Vec<Waiting>), String> {
+fn open_for_program(name: &CStr) -> Result<(StandIn, Vec<WaitingLibrary>), String> {
     let mut missing: Vec<CString> = Vec::new();
     loop {
         let mut opening = Opening::default();
@@ -221,7 +221,7 @@ fn open_for_program(name: &CStr) -> Result<(StandIn, Vec<Waiting>), String> {
 #[derive(Default)]
 struct Opening {
     before: Vec<u64>,
-    new: Vec<Waiting>,
+    new: Vec<WaitingLibrary>,
 }
 
 /// Called when all new objects are relocated, and before their constructors. `data` is an [`Opening`].
@@ -237,7 +237,7 @@ extern "C" fn put_off_constructors(data: *mut c_void) {
         // SAFETY: this is the first of all initializers, on the thread that has the dynamic linker.
         let is_put_off = unsafe { object.replace_constructors(nothing) };
         let constructors = if is_put_off { object.constructors() } else { Vec::new() };
-        opening.new.push(Waiting { base, range, constructors });
+        opening.new.push(WaitingLibrary { base, range, constructors });
     });
 }
 
@@ -249,7 +249,7 @@ pub(super) fn undefined_symbol(message: &str) -> Option<CString> {
 }
 
 /// A library's thread-local variable belongs to a module, and the program's modules are not the dynamic linker's.
-fn refuse_thread_locals(stand_in: &StandIn, new: &[Waiting]) -> Result<(), String> {
+fn refuse_thread_locals(stand_in: &StandIn, new: &[WaitingLibrary]) -> Result<(), String> {
     let mut refused = None;
     for_each_object(|object| {
         if new.iter().any(|library| library.base == object.base) {

@@ -69,20 +69,20 @@ fn block_distance(module: u64) -> Result<i64, NotStatic> {
 
 /// How far the calling thread's block of the module is from its thread pointer, if it has one.
 fn distance_here(module: u64) -> Option<i64> {
-    let mut search = Search { module, block: None };
+    let mut search = BlockSearch { module, block: None };
     // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     Some(search.block?.wrapping_sub(thread_pointer()).cast_signed())
 }
 
-struct Search {
+struct BlockSearch {
     module: u64,
     block: Option<u64>,
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a description of `size` bytes and the pointer given to it.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<BlockSearch>()) };
     if size < size_of::<libc::dl_phdr_info>() || info.dlpi_tls_modid as u64 != search.module {
         return 0;
     }

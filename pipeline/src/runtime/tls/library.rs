@@ -14,7 +14,7 @@ use crate::runtime::forks::{LockOrder, RuntimeLock};
 /// # Cost
 /// A walk over the loaded objects.
 pub fn library_variable(address: u64) -> Option<TlsIndex> {
-    let mut search = Search { address, found: None };
+    let mut search = VariableSearch { address, found: None };
     // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
@@ -39,14 +39,14 @@ pub fn variable_of_descriptor(address: ExecutorAddr) -> Option<TlsIndex> {
 static DESCRIPTORS: RuntimeLock<Option<FxHashMap<TlsIndex, &'static TlsIndex>>> =
     RuntimeLock::new(LockOrder::TlsDescriptors, None);
 
-struct Search {
+struct VariableSearch {
     address: u64,
     found: Option<TlsIndex>,
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a description of `size` bytes and the pointer given to it.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<VariableSearch>()) };
     if size < size_of::<libc::dl_phdr_info>() || info.dlpi_tls_data.is_null() {
         return 0;
     }

@@ -30,13 +30,13 @@ pub(super) struct Image {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct ModuleSlot {
     generation: u32,
     /// `None` from when the number is given until the image is written, and when no number is alive.
     image: Option<Image>,
 }
 
-impl Slot {
+impl ModuleSlot {
     /// The number of this slot, which is `slot`, in its present generation.
     fn module(&self, slot: usize) -> u64 {
         OURS | u64::from(self.generation) << 32 | slot as u64
@@ -45,7 +45,7 @@ impl Slot {
 
 #[derive(Debug)]
 pub(in crate::runtime) struct Registry {
-    slots: Vec<Slot>,
+    slots: Vec<ModuleSlot>,
     free: Vec<u32>,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn register() -> Result<u64, TlsError> {
     let slot = match registry.free.pop() {
         Some(slot) => slot,
         None if registry.slots.len() < SLOTS_MAX => {
-            registry.slots.push(Slot { generation: 0, image: None });
+            registry.slots.push(ModuleSlot { generation: 0, image: None });
             (registry.slots.len() - 1) as u32
         }
         None => return Err(TlsError::Exhausted { limit: SLOTS_MAX }),

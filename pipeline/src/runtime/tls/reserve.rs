@@ -279,13 +279,13 @@ pub(super) fn why_not() -> NotStatic {
 
 /// The executable's initial values for the variables at `address` in the calling thread's block, if all of the reserve has some.
 fn initial_values(address: u64) -> Option<u64> {
-    let mut search = Search { address, found: None };
+    let mut search = InitialSearch { address, found: None };
     // SAFETY: the callback gets back the pointer to `search`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
     search.found
 }
 
-struct Search {
+struct InitialSearch {
     address: u64,
     found: Option<u64>,
 }
@@ -293,7 +293,7 @@ struct Search {
 /// Looks at the executable, which comes first, and at nothing else.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int {
     // SAFETY: dl_iterate_phdr passes a description of `size` bytes and the pointer given to it.
-    let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+    let (info, search) = unsafe { (&*info, &mut *data.cast::<InitialSearch>()) };
     if size < size_of::<libc::dl_phdr_info>() {
         return 1;
     }

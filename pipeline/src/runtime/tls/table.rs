@@ -16,7 +16,7 @@ use super::reserve;
 
 /// One block of this thread. `module` is zero where there is none.
 #[derive(Clone, Copy)]
-struct Block {
+struct TlsBlock {
     module: u64,
     base: *mut u8,
     memory: Memory,
@@ -29,10 +29,10 @@ struct Memory {
     layout: Layout,
 }
 
-/// This thread's blocks by slot, as the parts of a `Vec<Block>`, and how far its end has come.
+/// This thread's blocks by slot, as the parts of a `Vec<TlsBlock>`, and how far its end has come.
 #[derive(Clone, Copy)]
-struct Table {
-    blocks: *mut Block,
+struct BlockTable {
+    blocks: *mut TlsBlock,
     len: usize,
     capacity: usize,
     rounds: u32,
@@ -40,8 +40,8 @@ struct Table {
 }
 
 thread_local! {
-    static TABLE: Cell<Table> =
-        const { Cell::new(Table { blocks: ptr::null_mut(), len: 0, capacity: 0, rounds: 0, watched: false }) };
+    static TABLE: Cell<BlockTable> =
+        const { Cell::new(BlockTable { blocks: ptr::null_mut(), len: 0, capacity: 0, rounds: 0, watched: false }) };
 }
 
 unsafe extern "C" {
@@ -129,7 +129,7 @@ fn make_block(module: u64) -> Result<*mut u8, NoBlock> {
     let _signals = SignalsBlocked::now();
     let layout = registry::layout(module).ok_or(NoBlock::Gone)?;
     let (memory, base) = Memory::zeroed(layout).ok_or(NoBlock::NoMemory(layout))?;
-    let block = Block { module, base, memory };
+    let block = TlsBlock { module, base, memory };
     // A thread that starts touches modules whose code it may never run, so this one may have gone by now.
     // SAFETY: the block is fresh and has the module's layout.
     if !unsafe { registry::copy_image(module, base) } {
@@ -180,14 +180,14 @@ impl Drop for SignalsBlocked {
     }
 }
 
-fn insert(block: Block) {
+fn insert(block: TlsBlock) {
     watch_thread_end();
     let mut table = TABLE.get();
     let slot = slot_of(block.module);
     let mut blocks = take_blocks(&table);
     if blocks.len() <= slot {
         let memory = Memory { start: ptr::null_mut(), layout: Layout::new::<u8>() };
-        let empty = Block { module: 0, base: ptr::null_mut(), memory };
+        let empty = TlsBlock { module: 0, base: ptr::null_mut(), memory };
         blocks.resize((slot + 1).next_multiple_of(16), empty);
     }
     let old = std::mem::replace(&mut blocks[slot], block);
@@ -200,7 +200,7 @@ fn insert(block: Block) {
 }
 
 /// Rebuilds the vector from its parts. The caller stores it again or frees it.
-fn take_blocks(table: &Table) -> Vec<Block> {
+fn take_blocks(table: &BlockTable) -> Vec<TlsBlock> {
     if table.blocks.is_null() {
         return Vec::new();
     }
@@ -208,7 +208,7 @@ fn take_blocks(table: &Table) -> Vec<Block> {
     unsafe { Vec::from_raw_parts(table.blocks, table.len, table.capacity) }
 }
 
-fn free(block: &Block) {
+fn free(block: &TlsBlock) {
     if block.module != 0 {
         // SAFETY: the memory was allocated with this layout by `make_block`, and the block has left the table.
         unsafe { std::alloc::dealloc(block.memory.start, block.memory.layout) };
@@ -254,7 +254,7 @@ unsafe extern "C" fn thread_ends(_: *mut c_void) {
         return;
     }
     let blocks = take_blocks(&table);
-    TABLE.set(Table { blocks: ptr::null_mut(), len: 0, capacity: 0, ..table });
+    TABLE.set(BlockTable { blocks: ptr::null_mut(), len: 0, capacity: 0, ..table });
     reserve::thread_ends();
     for block in &blocks {
         free(block);

@@ -13,10 +13,10 @@ use super::is_linked;
 use crate::runtime::forks::{LockOrder, RuntimeLock};
 
 /// Held for map operations.
-static STUBS: RuntimeLock<Stubs> =
-    RuntimeLock::new(LockOrder::Stubs, Stubs { of_bodies: BTreeMap::new(), code: BTreeMap::new() });
+static STUBS: RuntimeLock<StubAddresses> =
+    RuntimeLock::new(LockOrder::Stubs, StubAddresses { of_bodies: BTreeMap::new(), code: BTreeMap::new() });
 
-struct Stubs {
+struct StubAddresses {
     /// The stub of each body that was found for one.
     of_bodies: BTreeMap<u64, ExecutorAddr>,
     /// By its first address: the address behind the last.

@@ -41,21 +41,21 @@ use crate::memory::{HeldOverForks, StaticForkLock as WriterLock};
 
 /// One registered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct UnwindEntry {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) eh_frame_hdr: u64,
 }
 
 /// The index. It is made for a static: dropping one leaves what it still refers to in place.
-pub(super) struct Index {
+pub(super) struct UnwindIndex {
     /// Everything that was ever registered lies between these. Linked code lies together, so that a throw which
     /// never touches it is told so by two loads.
     lowest: AtomicU64,
     highest: AtomicU64,
     top: AtomicPtr<Top>,
     readers: [Stripe; STRIPES],
-    writer: WriterLock<Writer>,
+    writer: WriterLock<IndexChanges>,
 }
 
 /// Models have few of everything, so that a few steps come to all that can happen.
@@ -78,29 +78,29 @@ struct Top {
 
 struct Leaf {
     /// Sorted and disjoint.
-    entries: Box<[Entry]>,
+    entries: Box<[UnwindEntry]>,
     reads: Followed,
 }
 
 /// State of the writer alone: pieces that are unlinked and not yet freed.
-struct Writer {
+struct IndexChanges {
     len: usize,
-    retired: Vec<Retired>,
-    draining: Vec<Retired>,
+    retired: Vec<RetiredPiece>,
+    draining: Vec<RetiredPiece>,
     /// Models keep freed pieces here, so that a read of one is reported and does not crash.
     #[cfg(uruk_loom)]
-    freed: Vec<Retired>,
+    freed: Vec<RetiredPiece>,
     /// Stripes that have not been seen at zero since `draining` was unlinked.
     busy_stripes: u32,
 }
 
 #[cfg_attr(not(uruk_loom), expect(dead_code, reason = "the boxes are kept only to be freed later"))]
-enum Retired {
+enum RetiredPiece {
     Leaf(Box<Leaf>),
     Top(Box<Top>),
 }
 
-impl Index {
+impl UnwindIndex {
     /// An empty index.
     #[cfg(not(uruk_loom))]
     pub(super) const fn new() -> Self {
@@ -109,7 +109,7 @@ impl Index {
             highest: AtomicU64::new(0),
             top: AtomicPtr::new(ptr::null_mut()),
             readers: [const { Stripe(AtomicUsize::new(0)) }; STRIPES],
-            writer: WriterLock::new(Writer {
+            writer: WriterLock::new(IndexChanges {
                 len: 0,
                 retired: Vec::new(),
                 draining: Vec::new(),
@@ -127,7 +127,7 @@ impl Index {
             highest: AtomicU64::new(0),
             top: AtomicPtr::new(ptr::null_mut()),
             readers: std::array::from_fn(|_| Stripe(AtomicUsize::new(0))),
-            writer: WriterLock::new(Writer { len: 0, retired, draining, freed, busy_stripes: 0 }),
+            writer: WriterLock::new(IndexChanges { len: 0, retired, draining, freed, busy_stripes: 0 }),
         }
     }
 
@@ -135,7 +135,7 @@ impl Index {
     ///
     /// # Cost
     /// Two atomic increments on a line that few threads share, and two binary searches.
-    pub(super) fn find(&self, address: u64) -> Option<Entry> {
+    pub(super) fn find(&self, address: u64) -> Option<UnwindEntry> {
         // Relaxed: a thread that has a frame in an object got that object's address after its registration, by
         // something that ordered both. Any other thread may as well have asked earlier.
         if address < self.lowest.load(Ordering::Relaxed) || address >= self.highest.load(Ordering::Relaxed) {
@@ -144,14 +144,14 @@ impl Index {
         let stripe = &self.readers[own_stripe()].0;
         // Relaxed: the fence below orders it.
         stripe.fetch_add(1, Ordering::Relaxed);
-        // ordering[unwind-reader]: SeqCst fence. Pairs with the one in `Writer::drain`: either the writer sees this
+        // ordering[unwind-reader]: SeqCst fence. Pairs with the one in `IndexChanges::drain`: either the writer sees this
         // reader's count, or this reader sees what the writer published.
         if !weakened("unwind_index::enters_without_fence") {
             fence(Ordering::SeqCst);
         }
         // SAFETY: the count taken above keeps everything that is reachable from `top` from being freed.
         let found = unsafe { self.find_counted(address) };
-        // ordering[unwind-done]: Release. Pairs with the Acquire in `Writer::drain`: the reads above come before the
+        // ordering[unwind-done]: Release. Pairs with the Acquire in `IndexChanges::drain`: the reads above come before the
         // memory is freed.
         let release =
             if weakened("unwind_index::leaves_unordered") { Ordering::Relaxed } else { Ordering::Release };
@@ -160,7 +160,7 @@ impl Index {
     }
 
     /// Adds `entry`, or answers the entry it overlaps.
-    pub(super) fn insert(&self, entry: Entry) -> Result<(), Entry> {
+    pub(super) fn insert(&self, entry: UnwindEntry) -> Result<(), UnwindEntry> {
         let mut writer = self.writer.lock();
         // Relaxed: see `find`. The bounds only ever widen.
         self.lowest.fetch_min(entry.start, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl Index {
 
     /// # Safety
     /// The caller holds a reader count, or the writer's lock.
-    unsafe fn find_counted(&self, address: u64) -> Option<Entry> {
+    unsafe fn find_counted(&self, address: u64) -> Option<UnwindEntry> {
         // SAFETY: passed on to the caller.
         let top = unsafe { self.current_top() }?;
         let slot = top.slot_of(address);
@@ -267,7 +267,7 @@ impl Index {
     unsafe fn current_top<'a>(&self) -> Option<&'a Top> {
         // ordering[unwind-publish]: Acquire. Pairs with the Release in `publish_top`; the arrays are complete.
         let top = self.top.load(Ordering::Acquire);
-        // SAFETY: `top` is null or was published from a box that is freed only after `Writer::drain` has seen that
+        // SAFETY: `top` is null or was published from a box that is freed only after `IndexChanges::drain` has seen that
         // no reader can hold it.
         unsafe { top.as_ref() }
     }
@@ -283,7 +283,7 @@ impl Index {
 
     fn replace_top(
         &self,
-        writer: &mut Writer,
+        writer: &mut IndexChanges,
         firsts: Vec<u64>,
         leaves: Vec<*mut Leaf>,
         old_leaf: *mut Leaf,
@@ -292,22 +292,23 @@ impl Index {
         let old = self.top.load(Ordering::Relaxed);
         self.publish_top(firsts, leaves);
         // SAFETY: both came out of `Box::into_raw` and have just been unlinked, once; `drain` delays the freeing.
-        let retired = unsafe { [Retired::Top(Box::from_raw(old)), Retired::Leaf(Box::from_raw(old_leaf))] };
+        let retired =
+            unsafe { [RetiredPiece::Top(Box::from_raw(old)), RetiredPiece::Leaf(Box::from_raw(old_leaf))] };
         writer.retired.extend(retired);
     }
 
-    fn replace_leaf(&self, writer: &mut Writer, top: &Top, slot: usize, entries: Vec<Entry>) {
+    fn replace_leaf(&self, writer: &mut IndexChanges, top: &Top, slot: usize, entries: Vec<UnwindEntry>) {
         // ordering[unwind-publish]: AcqRel; the Release pairs with the Acquire in `Top::leaf`, the entries are complete.
         let order =
             if weakened("unwind_index::replaces_unordered") { Ordering::Relaxed } else { Ordering::AcqRel };
         let old = top.leaves[slot].swap(new_leaf(entries), order);
         // SAFETY: it came out of `Box::into_raw` and has just been unlinked, once; `drain` delays the freeing.
-        writer.retired.push(Retired::Leaf(unsafe { Box::from_raw(old) }));
+        writer.retired.push(RetiredPiece::Leaf(unsafe { Box::from_raw(old) }));
     }
 }
 
 #[cfg(not(uruk_loom))]
-impl HeldOverForks for Index {
+impl HeldOverForks for UnwindIndex {
     fn hold(&'static self) {
         self.writer.hold();
     }
@@ -335,7 +336,7 @@ impl Top {
     fn leaf(&self, slot: usize) -> &Leaf {
         // ordering[unwind-publish]: Acquire. Pairs with the Release in `replace_leaf`; the entries are complete.
         let leaf = self.leaves[slot].load(Ordering::Acquire);
-        // SAFETY: never null, and freed only after `Writer::drain` has seen that no reader can hold it; the holder of a reference to this
+        // SAFETY: never null, and freed only after `IndexChanges::drain` has seen that no reader can hold it; the holder of a reference to this
         // top holds a reader count or the writer's lock.
         unsafe { &*leaf }
     }
@@ -347,7 +348,7 @@ impl Top {
     }
 }
 
-impl Writer {
+impl IndexChanges {
     /// Frees what no reader can see any more.
     fn drain(&mut self, readers: &[Stripe; STRIPES]) {
         if self.draining.is_empty() {
@@ -380,15 +381,15 @@ impl Writer {
     fn free_drained(&mut self) {
         for retired in &mut self.draining {
             match retired {
-                Retired::Leaf(leaf) => leaf.reads.end(),
-                Retired::Top(top) => top.reads.end(),
+                RetiredPiece::Leaf(leaf) => leaf.reads.end(),
+                RetiredPiece::Top(top) => top.reads.end(),
             }
         }
         self.freed.append(&mut self.draining);
     }
 }
 
-fn new_leaf(entries: Vec<Entry>) -> *mut Leaf {
+fn new_leaf(entries: Vec<UnwindEntry>) -> *mut Leaf {
     Box::into_raw(Box::new(Leaf { entries: entries.into(), reads: Followed::new() }))
 }
 
@@ -413,13 +414,13 @@ mod tests {
     use std::collections::BTreeMap;
     use uruk_core::sync::{Arc, thread};
 
-    fn entry(start: u64, len: u64) -> Entry {
-        Entry { start, end: start + len, eh_frame_hdr: start * 3 }
+    fn entry(start: u64, len: u64) -> UnwindEntry {
+        UnwindEntry { start, end: start + len, eh_frame_hdr: start * 3 }
     }
 
     #[test]
     fn agrees_with_an_ordered_map_over_many_changes() {
-        let index = Index::new();
+        let index = UnwindIndex::new();
         let mut model = BTreeMap::new();
         let mut seed = 0x1234_5678_u64;
         for _ in 0..20_000 {
@@ -430,7 +431,7 @@ mod tests {
                 let collides = model
                     .range(..fresh.end)
                     .next_back()
-                    .is_some_and(|(_, known): (_, &Entry)| known.end > fresh.start);
+                    .is_some_and(|(_, known): (_, &UnwindEntry)| known.end > fresh.start);
                 assert_eq!(index.insert(fresh).is_err(), collides);
                 if !collides {
                     model.insert(start, fresh);
@@ -452,7 +453,7 @@ mod tests {
 
     #[test]
     fn readers_never_miss_what_stays_while_neighbours_come_and_go() {
-        let index = Arc::new(Index::new());
+        let index = Arc::new(UnwindIndex::new());
         for slot in 0..1000 {
             index.insert(entry(slot * 64, 16)).unwrap();
         }

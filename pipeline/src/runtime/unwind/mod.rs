@@ -27,7 +27,7 @@ use std::{fmt, io};
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::forks::{self, LockOrder};
-use index::{Entry, Index};
+use index::{UnwindEntry, UnwindIndex};
 
 /// Makes the unwinder find `code`'s frames through the sorted table at `eh_frame_hdr`.
 ///
@@ -52,7 +52,7 @@ pub fn register(code: Range<u64>, eh_frame_hdr: u64) -> Result<UnwindRegistratio
     forks::watch().map_err(|code| UnwindError::Watch { code })?;
     let method = method();
     forks::hold_over_forks(LockOrder::UnwindIndex, &INDEX);
-    INDEX.insert(Entry { start: code.start, end: code.end, eh_frame_hdr }).map_err(|known| {
+    INDEX.insert(UnwindEntry { start: code.start, end: code.end, eh_frame_hdr }).map_err(|known| {
         UnwindError::Overlap {
             start: code.start,
             end: code.end,
@@ -105,7 +105,7 @@ pub(super) fn is_linked(address: u64) -> bool {
 pub(super) fn use_the_lock() {
     forks::hold_over_forks(LockOrder::UnwindIndex, &INDEX);
     // A child may find what another thread of its parent was about to remove.
-    let _ = (INDEX.insert(Entry { start: 16, end: 32, eh_frame_hdr: 0 }), INDEX.remove(16));
+    let _ = (INDEX.insert(UnwindEntry { start: 16, end: 32, eh_frame_hdr: 0 }), INDEX.remove(16));
 }
 
 /// How many objects are registered.
@@ -200,7 +200,7 @@ pub enum UnwindError {
     NoUnwinder,
 }
 
-static INDEX: Index = Index::new();
+static INDEX: UnwindIndex = UnwindIndex::new();
 
 /// glibc's function, and the link map of the object that contains us; null until [`remember_real`] has run.
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());

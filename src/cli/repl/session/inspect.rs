@@ -11,7 +11,7 @@ use uruk::pipeline::ir::{CodegenLevel, OptimizationLevel, ThreadSafeModule};
 use uruk_kaleidoscope::Prototype;
 
 use super::unit::module_of;
-use super::{Function, Session, SessionError, body_name};
+use super::{ReplFunction, Session, SessionError, body_name};
 
 /// Where a function stands.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl Session {
         }))
     }
 
-    fn optimized(&self, name: &str, function: &Function) -> Result<ThreadSafeModule, SessionError> {
+    fn optimized(&self, name: &str, function: &ReplFunction) -> Result<ThreadSafeModule, SessionError> {
         let body = body_name(name, function.generation);
         let module = module_of(&function.definition, &body, &self.program.functions())?;
         self.jit().ir_layer().compiler().optimize(&module)?;

@@ -47,7 +47,7 @@ pub(crate) type OnLowered = Arc<dyn Fn(&str) + Send + Sync>;
 /// A program, as far as it has been written.
 pub(crate) struct Session {
     /// Goes before the engine does.
-    functions: BTreeMap<String, Function>,
+    functions: BTreeMap<String, ReplFunction>,
     jit: Jit,
     level: OptimizationLevel,
     bodies: Scope,
@@ -60,7 +60,7 @@ pub(crate) struct Session {
 }
 
 /// A function of the program.
-struct Function {
+struct ReplFunction {
     definition: Arc<Definition>,
     /// How many bodies it has had.
     generation: u64,
@@ -226,7 +226,7 @@ impl Session {
     fn change(&mut self, name: &str, callee: Callee) -> Result<(), SessionError> {
         let before = self.program.declare(name, callee);
         if before.is_some_and(|before| before != callee) {
-            let calls = |function: &&Function| function.definition.calls.contains(name);
+            let calls = |function: &&ReplFunction| function.definition.calls.contains(name);
             let callers: Vec<_> =
                 self.functions.values().filter(calls).map(|it| it.definition.clone()).collect();
             for caller in callers {
@@ -248,7 +248,7 @@ impl Session {
         } else {
             self.jit.redefine_lazily(&self.bodies, [(name, &*body)])?;
         }
-        let function = Function { definition: definition.clone(), generation, tracker };
+        let function = ReplFunction { definition: definition.clone(), generation, tracker };
         if let Some(before) = self.functions.insert(name.to_owned(), function) {
             before.tracker.remove().map_err(|error| SessionError::Call(error.to_string()))?;
         }

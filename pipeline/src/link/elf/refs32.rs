@@ -16,7 +16,7 @@ use crate::object::{NameBudget, ObjectBuffer, Relocations, check_sections};
 
 /// The symbols an object has to have near; names borrow from the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CloseReferences<'data> {
+pub struct Refs32<'data> {
     /// Whether it holds addresses in 32 bits that only the link decides on.
     pub needs_low_addresses: bool,
     /// Undefined or replaceable symbols that it refers to by an address of 32 bits, or by a distance of 32 bits other than that of a call
@@ -24,7 +24,7 @@ pub struct CloseReferences<'data> {
     pub names: Vec<&'data str>,
 }
 
-impl<'data> CloseReferences<'data> {
+impl<'data> Refs32<'data> {
     /// Reads the references of `object`.
     ///
     /// # Cost
