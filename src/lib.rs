@@ -43,14 +43,14 @@
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run; several at one moment | [`Scope::redefine`]; [`Scope::add_lazy_group`] |
-//! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](core::CodeInstance), [`CodeInstanceTable`](core::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
+//! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](instances::CodeInstance), [`CodeInstanceTable`](instances::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
 //! | make definitions when they are missed | [`DefinitionGenerator`](core::DefinitionGenerator) |
 //! | choose where compilation runs | [`JitBuilder::dispatcher`], [`dispatch`] |
 //! | print an error with its causes | [`WithCauses`](core::WithCauses), or `anyhow` |
 //! | do what has no method of [`Jit`] | [`Scope::session`], a [`core::ExecutionSession`] |
 //!
-//! The crates below stand alone: [`core`] is the symbol protocol, [`dispatch`] the thread pool, [`pipeline`] the way from LLVM IR to
-//! running code. `examples/` has programs for most of these rows.
+//! The crates below stand alone: [`core`] is the symbol protocol, [`dispatch`] the thread pool, [`instances`] the code pointers of a
+//! runtime, [`pipeline`] the way from LLVM IR to running code. `examples/` has programs for most of these rows.
 //!
 //! The [`cookbook`] has a recipe for each of the things that most programs want.
 //!
@@ -125,6 +125,7 @@ pub use uruk_pipeline::ir::inkwell;
 
 pub use uruk_core as core;
 pub use uruk_dispatch as dispatch;
+pub use uruk_instances as instances;
 pub use uruk_pipeline as pipeline;
 
 /// The items that a program with an embedded engine usually needs.

@@ -8,7 +8,6 @@
 //! | lookups of Ready symbols without the lock | `ready_index.rs`, `session/search_order.rs` |
 //! | the responsibility that a unit must fulfil | `session/unit.rs`, `session/responsibility.rs` |
 //! | how a lookup is answered: blocking, handler, future | `session/ready.rs`, `session/lodge.rs`, `session/query.rs`, `lookup_result.rs` |
-//! | how code is published and read while it is compiled again | `code_instance.rs` |
 //! | symbols and resources that are removed together | `session/resource.rs` |
 //! | changes that are made together | `transaction.rs` |
 //! | limits of a panic of the embedder or of a subscriber | `panics.rs`, `in_span.rs` |
@@ -29,7 +28,6 @@
 pub mod sync;
 
 mod causes;
-mod code_instance;
 mod deadlock;
 mod error;
 mod event;
@@ -53,10 +51,6 @@ mod units;
 mod why;
 
 pub use causes::{SharedError, WithCauses, shared_error};
-pub use code_instance::{
-    CodeInstance, CodeInstanceState, CodeInstanceTable, CodePointer, CodeSignature, EndedInstance,
-    InstanceClaim, InstanceCompile, Redefinition, ValidityEnded, World,
-};
 pub use deadlock::DeadlockStep;
 pub use error::{
     CloseError, CompleteError, DefineError, DelegateError, DylibError, EmitError, HeldResource, LimitReached,

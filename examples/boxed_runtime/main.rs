@@ -11,7 +11,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use uruk::core::{CodeInstanceState, ExecutorAddr};
+use uruk::core::ExecutorAddr;
+use uruk::instances::CodeInstanceState;
 
 use methods::{expected, weigh};
 use runtime::{Outcome, Runtime, Site};

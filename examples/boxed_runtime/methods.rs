@@ -3,7 +3,8 @@
 
 use std::cell::Cell;
 
-use uruk::core::{CodeInstance, CodeInstanceState, ExecutorAddr};
+use uruk::core::ExecutorAddr;
+use uruk::instances::{CodeInstance, CodeInstanceState};
 use uruk::pipeline::invoke::{BoxedFn, BoxedValue, SpecializedSignature, ValueType};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

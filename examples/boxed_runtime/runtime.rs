@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use uruk::PendingReclaim;
 use uruk::core::sync::{Arc, Mutex};
-use uruk::core::{CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World};
+use uruk::instances::{CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World};
 use uruk::pipeline::invoke::{BoxedFn, InvokeApi, InvokeTrampolines};
 use uruk::prelude::*;
 

@@ -13,7 +13,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
+use uruk_core::{ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
+use uruk_instances::{CodeInstance, CodeSignature};
 use uruk_pipeline::invoke::{
     BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, ValueType,
 };

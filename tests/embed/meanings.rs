@@ -3,7 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use uruk::core::{CodeInstance, CodeSignature, ExecutorAddr, LookupError};
+use uruk::core::{ExecutorAddr, LookupError};
+use uruk::instances::{CodeInstance, CodeSignature};
 use uruk::pipeline::invoke::{BoxedValue, SpecializedSignature, TrampolineError, ValueType};
 use uruk::pipeline::ir::LinkerInfo;
 use uruk::pipeline::object::ObjectBuffer;

@@ -18,27 +18,27 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `code_instance::claims_by_store`: `specptr` is stored, not exchanged | `core/src/code_instance.rs` | `of_two_who_publish_one_wins` |
-//! | `code_instance::announces_before_invoke`: bit 10 is set ahead of `invoke` | `core/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
-//! | `code_instance::low_bit_late`: the low bit is set after bit 10 | `core/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
-//! | `code_instance::low_bit_last`: the low bit is set with bit 10, after `invoke` | `core/src/code_instance.rs` | `an_adapter_finds_the_code_behind_its_invoke` |
-//! | `code_instance::stores_invoke_unordered`: `invoke` of a pair is stored without Release | `core/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
-//! | `code_instance::announces_unordered`: bit 10 is set without Release | `core/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
-//! | `code_instance::reads_invoke_unordered`: `invoke` is read without Acquire | `core/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
-//! | `code_instance::reads_flags_unordered`: a reader waits without Acquire | `core/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
-//! | `code_instance::reads_without_waiting`: a reader does not wait for bit 10 | `core/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
-//! | `code_instance::reads_invoke_once`: a reader does not read `invoke` again | `core/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
-//! | `code_instance::updates_unordered`: better code is stored without Release | `core/src/code_instance.rs` | `better_code_is_in_place_before_it_is_entered` |
-//! | `code_instance::updates_what_it_has_not_seen`: bit 10 is looked at without Acquire before better code is stored | `core/src/code_instance.rs` | `who_updates_has_seen_the_pair` |
-//! | `code_instance::reads_specptr_unordered`: `specptr` is read without Acquire, as Julia's document allows | `core/src/code_instance.rs` | `better_code_is_in_place_before_it_is_entered` |
-//! | `code_instance::reads_specptr_unordered`: the same, by an adapter | `core/src/code_instance.rs` | `an_adapter_enters_better_code_that_is_in_place` |
-//! | `code_instance::reads_specptr_first`: `specptr` is read ahead of `invoke`, as Julia's document has it | `core/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
-//! | `code_instance::loser_does_not_wait`: a loser reads at once | `core/src/code_instance.rs` | `of_two_who_publish_one_wins` |
-//! | `code_instance::loser_waits_unordered`: a loser waits without Acquire | `core/src/code_instance.rs` | `of_two_who_publish_one_wins` |
-//! | `code_instance::stores_lone_invoke_unordered`: an `invoke` without a pair is published without Release | `core/src/code_instance.rs` | `a_lone_invoke_beside_a_pair_stays_behind_it` |
-//! | `code_instance::lone_invoke_overwrites`: an `invoke` without a pair is stored, not exchanged | `core/src/code_instance.rs` | `a_lone_invoke_beside_a_pair_stays_behind_it` |
-//! | `code_instance::looks_and_claims_in_two_steps`: the lock is let go between looking for an instance and adding one | `core/src/code_instance/table.rs` | `of_two_who_claim_one_compiles` |
-//! | `code_instance::keeps_what_is_given_up`: an instance stays in the table although no thread compiles it | `core/src/code_instance/table.rs` | `what_one_gives_up_is_compiled_by_another` |
+//! | `code_instance::claims_by_store`: `specptr` is stored, not exchanged | `instances/src/code_instance.rs` | `of_two_who_publish_one_wins` |
+//! | `code_instance::announces_before_invoke`: bit 10 is set ahead of `invoke` | `instances/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
+//! | `code_instance::low_bit_late`: the low bit is set after bit 10 | `instances/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
+//! | `code_instance::low_bit_last`: the low bit is set with bit 10, after `invoke` | `instances/src/code_instance.rs` | `an_adapter_finds_the_code_behind_its_invoke` |
+//! | `code_instance::stores_invoke_unordered`: `invoke` of a pair is stored without Release | `instances/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
+//! | `code_instance::announces_unordered`: bit 10 is set without Release | `instances/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
+//! | `code_instance::reads_invoke_unordered`: `invoke` is read without Acquire | `instances/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
+//! | `code_instance::reads_flags_unordered`: a reader waits without Acquire | `instances/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
+//! | `code_instance::reads_without_waiting`: a reader does not wait for bit 10 | `instances/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
+//! | `code_instance::reads_invoke_once`: a reader does not read `invoke` again | `instances/src/code_instance.rs` | `a_pair_takes_the_place_of_an_invoke` |
+//! | `code_instance::updates_unordered`: better code is stored without Release | `instances/src/code_instance.rs` | `better_code_is_in_place_before_it_is_entered` |
+//! | `code_instance::updates_what_it_has_not_seen`: bit 10 is looked at without Acquire before better code is stored | `instances/src/code_instance.rs` | `who_updates_has_seen_the_pair` |
+//! | `code_instance::reads_specptr_unordered`: `specptr` is read without Acquire, as Julia's document allows | `instances/src/code_instance.rs` | `better_code_is_in_place_before_it_is_entered` |
+//! | `code_instance::reads_specptr_unordered`: the same, by an adapter | `instances/src/code_instance.rs` | `an_adapter_enters_better_code_that_is_in_place` |
+//! | `code_instance::reads_specptr_first`: `specptr` is read ahead of `invoke`, as Julia's document has it | `instances/src/code_instance.rs` | `a_pair_is_read_while_it_is_published` |
+//! | `code_instance::loser_does_not_wait`: a loser reads at once | `instances/src/code_instance.rs` | `of_two_who_publish_one_wins` |
+//! | `code_instance::loser_waits_unordered`: a loser waits without Acquire | `instances/src/code_instance.rs` | `of_two_who_publish_one_wins` |
+//! | `code_instance::stores_lone_invoke_unordered`: an `invoke` without a pair is published without Release | `instances/src/code_instance.rs` | `a_lone_invoke_beside_a_pair_stays_behind_it` |
+//! | `code_instance::lone_invoke_overwrites`: an `invoke` without a pair is stored, not exchanged | `instances/src/code_instance.rs` | `a_lone_invoke_beside_a_pair_stays_behind_it` |
+//! | `code_instance::looks_and_claims_in_two_steps`: the lock is let go between looking for an instance and adding one | `instances/src/table.rs` | `of_two_who_claim_one_compiles` |
+//! | `code_instance::keeps_what_is_given_up`: an instance stays in the table although no thread compiles it | `instances/src/table.rs` | `what_one_gives_up_is_compiled_by_another` |
 #![cfg(uruk_loom)]
 
 use std::num::NonZeroU64;
@@ -47,7 +47,9 @@ use loom::cell::UnsafeCell;
 use loom_tests::stage::model_within;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World};
+use uruk_instances::{
+    CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim, World,
+};
 
 const PREEMPTIONS: usize = 2;
 

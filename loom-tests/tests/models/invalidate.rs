@@ -17,13 +17,13 @@
 //!
 //! | weakening | in | caught by |
 //! |---|---|---|
-//! | `invalidate::assumes_without_a_look`: an assumption is noted without a look whether it still holds | `core/src/code_instance/validity.rs` | `what_is_compiled_beside_a_redefinition_contains_no_older_definition` |
-//! | `invalidate::looks_at_definitions_alone`: whether the definition has changed is looked at, and not whether the instance has ended whose code was read | `core/src/code_instance/validity.rs` | `code_that_contains_code_ends_with_it` |
-//! | `invalidate::claims_without_a_look`: an instance is added for a world that is over, without a look whether its method has changed | `core/src/code_instance/validity.rs` | `who_was_late_to_claim_compiles_for_the_past` |
-//! | `invalidate::begins_the_world_first`: the world begins, the lock is let go, and then validities end | `core/src/code_instance/table.rs` | `what_is_called_in_a_world_contains_its_definitions` |
-//! | `invalidate::begins_the_world_unordered`: a world is stored without Release | `core/src/code_instance/table.rs` | `who_sees_a_world_sees_its_definitions` |
-//! | `invalidate::reads_the_world_unordered`: a world is read without Acquire | `core/src/code_instance/table.rs` | `who_sees_a_world_sees_its_definitions` |
-//! | `invalidate::takes_backedges_back_later`: the lock is let go between taking out an instance that was given up, and its backedges | `core/src/code_instance/table.rs` | `what_is_given_up_takes_nothing_from_the_next` |
+//! | `invalidate::assumes_without_a_look`: an assumption is noted without a look whether it still holds | `instances/src/validity.rs` | `what_is_compiled_beside_a_redefinition_contains_no_older_definition` |
+//! | `invalidate::looks_at_definitions_alone`: whether the definition has changed is looked at, and not whether the instance has ended whose code was read | `instances/src/validity.rs` | `code_that_contains_code_ends_with_it` |
+//! | `invalidate::claims_without_a_look`: an instance is added for a world that is over, without a look whether its method has changed | `instances/src/validity.rs` | `who_was_late_to_claim_compiles_for_the_past` |
+//! | `invalidate::begins_the_world_first`: the world begins, the lock is let go, and then validities end | `instances/src/table.rs` | `what_is_called_in_a_world_contains_its_definitions` |
+//! | `invalidate::begins_the_world_unordered`: a world is stored without Release | `instances/src/table.rs` | `who_sees_a_world_sees_its_definitions` |
+//! | `invalidate::reads_the_world_unordered`: a world is read without Acquire | `instances/src/table.rs` | `who_sees_a_world_sees_its_definitions` |
+//! | `invalidate::takes_backedges_back_later`: the lock is let go between taking out an instance that was given up, and its backedges | `instances/src/table.rs` | `what_is_given_up_takes_nothing_from_the_next` |
 #![cfg(uruk_loom)]
 
 use std::num::NonZeroU64;
@@ -31,7 +31,7 @@ use std::num::NonZeroU64;
 use loom::cell::UnsafeCell;
 use loom_tests::stage::model_within;
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{CodeInstance, CodeInstanceTable, InstanceClaim, InstanceCompile, World};
+use uruk_instances::{CodeInstance, CodeInstanceTable, InstanceClaim, InstanceCompile, World};
 
 const PREEMPTIONS: usize = 3;
 

@@ -1,6 +1,7 @@
 //! The steps of a trampoline. The instructions of each are the architecture's.
 
-use uruk_core::{CodeInstance, ExecutorAddr};
+use uruk_core::ExecutorAddr;
+use uruk_instances::CodeInstance;
 
 use super::{BoxedValue, ValueType};
 use crate::arch::host::{Register, Trampoline, WordBase};

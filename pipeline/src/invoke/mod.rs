@@ -15,9 +15,10 @@ mod code;
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    CodeInstance, ExecutorAddr, JitDylib, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SymbolFlags, SymbolName,
+    ExecutorAddr, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    SymbolFlags, SymbolName,
 };
+use uruk_instances::CodeInstance;
 
 use crate::arch::CodeField;
 use crate::arch::host::{self, Register};
@@ -98,7 +99,8 @@ pub enum TrampolineError {
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use uruk_core::{CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
+/// use uruk_core::{ExecutionSession, ExecutorAddr, LookupRequest, LookupSet};
+/// use uruk_instances::{CodeInstance, CodeSignature};
 /// use uruk_pipeline::invoke::{BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, ValueType};
 /// use uruk_pipeline::linking::ObjectLinkingLayer;
 /// use uruk_pipeline::runtime::in_process::InProcessExecutor;

@@ -16,7 +16,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use uruk_core::sync::Arc;
-use uruk_core::{CodeInstance, CodeInstanceState, ExecutorAddr, MaterializationResponsibility};
+use uruk_core::{ExecutorAddr, MaterializationResponsibility};
+use uruk_instances::{CodeInstance, CodeInstanceState};
 
 use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineError};
 use crate::linking::{KeepAlive, ObjectLinkingLayer};
@@ -29,7 +30,8 @@ use crate::object::{ObjectBuffer, ObjectLayer};
 /// # Examples
 /// ```
 /// use std::sync::Arc;
-/// use uruk_core::{CodeInstance, ExecutorAddr};
+/// use uruk_core::ExecutorAddr;
+/// use uruk_instances::CodeInstance;
 /// use uruk_pipeline::ir::LinkerInfo;
 ///
 /// let callee = Arc::new(CodeInstance::<ExecutorAddr>::new());
@@ -97,7 +99,7 @@ impl LinkerInfo {
     /// it they go to `otherwise`: a lazy function, say, that compiles it.
     ///
     /// The caller keeps the code. A direct link stays as it is when the instance gets other code: it is an assumption. To take it back,
-    /// [end](uruk_core::CodeInstanceTable::redefine) the validity of the code that was linked.
+    /// [end](uruk_instances::CodeInstanceTable::redefine) the validity of the code that was linked.
     #[must_use]
     pub fn refer_to_instance(
         mut self,

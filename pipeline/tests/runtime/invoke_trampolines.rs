@@ -3,9 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use uruk_core::{
-    CodeInstance, CodeSignature, ExecutionSession, ExecutorAddr, JitDylib, LookupRequest, LookupSet,
-};
+use uruk_core::{ExecutionSession, ExecutorAddr, JitDylib, LookupRequest, LookupSet};
+use uruk_instances::{CodeInstance, CodeSignature};
 use uruk_pipeline::invoke::{
     BoxedFn, BoxedValue, InvokeApi, InvokeTrampolines, SpecializedSignature, TrampolineError, ValueType,
 };

@@ -63,6 +63,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
 const PAGES: &[(&str, &str)] = &[
     ("core/", "core/src/sync/README.md"),
     ("dispatch/", "dispatch/README.md"),
+    ("instances/", "instances/README.md"),
     ("pipeline/", "pipeline/README.md"),
     ("src/", "src/README.md"),
 ];
@@ -128,12 +129,24 @@ fn unsafe_stays_in_its_files() {
     );
 }
 
-/// Arrows point one way: `core` and `dispatch` know no pipeline, and LLVM is named by `ir` alone.
+/// Arrows point one way: `core`, `dispatch` and `instances` know no pipeline, and LLVM is named by `ir` alone.
 #[test]
 fn crates_and_modules_point_one_way() {
-    let rules: [(&str, &[&str]); 5] = [
-        ("core/", &["uruk_dispatch", "uruk_pipeline", "inkwell", "llvm_sys", "libc::", "rustix::"]),
-        ("dispatch/", &["uruk_pipeline", "inkwell", "llvm_sys", "libc::", "rustix::"]),
+    let rules: [(&str, &[&str]); 6] = [
+        (
+            "core/",
+            &[
+                "uruk_dispatch",
+                "uruk_instances",
+                "uruk_pipeline",
+                "inkwell",
+                "llvm_sys",
+                "libc::",
+                "rustix::",
+            ],
+        ),
+        ("dispatch/", &["uruk_instances", "uruk_pipeline", "inkwell", "llvm_sys", "libc::", "rustix::"]),
+        ("instances/", &["uruk_dispatch", "uruk_pipeline", "inkwell", "llvm_sys", "libc::", "rustix::"]),
         ("kaleidoscope/src/", &["uruk::", "uruk_core", "uruk_dispatch", "uruk_pipeline", "llvm_sys"]),
         ("loom-tests/", &["uruk_pipeline", "inkwell", "llvm_sys"]),
         ("pipeline/src/", &["uruk_dispatch", "inkwell", "llvm_sys"]),
@@ -151,7 +164,7 @@ fn crates_and_modules_point_one_way() {
                 .extend(named.map(|name| format!("{}: names {}", source.path, name.trim_end_matches(':'))));
         }
     }
-    for manifest in ["core/Cargo.toml", "dispatch/Cargo.toml"] {
+    for manifest in ["core/Cargo.toml", "dispatch/Cargo.toml", "instances/Cargo.toml"] {
         let text = read(manifest).expect("the crate has a manifest");
         let named = ["uruk-pipeline", "inkwell", "llvm-sys", "libc", "rustix"].into_iter().filter(|name| {
             text.lines()
@@ -197,7 +210,7 @@ fn a_link_knows_no_session_and_no_process() {
 #[test]
 fn every_dependency_is_used() {
     let mut findings = Vec::new();
-    for place in ["core", "dispatch", "pipeline", "kaleidoscope"] {
+    for place in ["core", "dispatch", "instances", "pipeline", "kaleidoscope"] {
         let manifest = read(&format!("{place}/Cargo.toml")).expect("the crate has a manifest");
         let (_, dependencies) =
             manifest.split_once("\n[dependencies]\n").expect("the crate has dependencies");

@@ -6,12 +6,11 @@ use super::demand_none;
 use super::source::{Source, sources};
 
 /// The modules of core, lowest first. A file may know its own module and those before it.
-const CORE: [&str; 25] = [
+const CORE: [&str; 24] = [
     "sync",           // the only door to threads, locks and atomics
     "hints",          // what work says of itself
     "priority",       // how urgent it is
     "symbol",         // names, what they are, addresses, sets
-    "code_instance",  // code that is published and compiled again
     "ids",            // of what a session knows
     "causes",         // errors of the embedder
     "deadlock",       // steps of a cycle

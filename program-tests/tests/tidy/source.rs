@@ -15,9 +15,10 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 13] = [
+const ROOTS: [&str; 14] = [
     "core",
     "dispatch",
+    "instances",
     "pipeline",
     "kaleidoscope",
     "src",
@@ -78,7 +79,7 @@ impl Source {
     }
 
     fn is_in_library(&self) -> bool {
-        ["core/src/", "dispatch/src/", "pipeline/src/", "kaleidoscope/src/"]
+        ["core/src/", "dispatch/src/", "instances/src/", "pipeline/src/", "kaleidoscope/src/"]
             .iter()
             .any(|root| self.path.starts_with(root))
             || (self.path.starts_with("src/") && !self.is_command())

@@ -39,7 +39,7 @@ impl fmt::Display for World {
 
 /// The worlds in which code is valid: from one world on, up to another or without an end. Never empty.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Worlds {
+pub(crate) struct Worlds {
     from: World,
     /// The first world in which it is valid no more.
     until: Option<World>,
@@ -47,27 +47,27 @@ pub(super) struct Worlds {
 
 impl Worlds {
     /// From `from` on, without an end.
-    pub(super) fn since(from: World) -> Self {
+    pub(crate) fn since(from: World) -> Self {
         Self { from, until: None }
     }
 
     /// The first of them.
-    pub(super) fn from(&self) -> World {
+    pub(crate) fn from(&self) -> World {
         self.from
     }
 
     /// The first world after them, if there is one. Julia's `max_world` is the one before.
-    pub(super) fn until(&self) -> Option<World> {
+    pub(crate) fn until(&self) -> Option<World> {
         self.until
     }
 
     /// Whether `world` is among them.
-    pub(super) fn contains(&self, world: World) -> bool {
+    pub(crate) fn contains(&self, world: World) -> bool {
         self.from <= world && self.until.is_none_or(|until| world < until)
     }
 
     /// Ends them at `world`. Says whether that leaves out any; it leaves at least one.
-    pub(super) fn end_at(&mut self, world: World) -> bool {
+    pub(crate) fn end_at(&mut self, world: World) -> bool {
         let ends = self.from < world && self.until.is_none_or(|until| world < until);
         if ends {
             self.until = Some(world);

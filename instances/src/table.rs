@@ -11,15 +11,17 @@
 //! # Why one lock
 //!
 //! The lock is held for one probe, by a thread that is about to compile for a thousand times as long. A map in parts lets more threads
-//! in at once. `dashmap` was no faster when measured (`core/src/code_instance/README.md`), and no model could follow its locks.
+//! in at once. `dashmap` was no faster when measured (`instances/README.md`), and no model could follow its locks.
 
 use std::hash::Hash;
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, weakened};
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
+use uruk_core::sync::{Arc, Mutex, weakened};
 
-use super::validity::Validity;
-use super::{CodeInstance, CodeInstanceState, CodePointer, World, unless};
+use crate::code_instance::{CodeInstance, CodeInstanceState, unless};
+use crate::pointer::CodePointer;
+use crate::validity::Validity;
+use crate::worlds::World;
 
 /// Finds the instance of a method and a specialization that is valid in a world, and lets one thread compile a missing one. When a
 /// definition changes, it ends the validity of instances that assumed it.
@@ -31,7 +33,8 @@ use super::{CodeInstance, CodeInstanceState, CodePointer, World, unless};
 /// Every method may be called from any thread. Each but [`world`](Self::world) takes the table's lock for one probe.
 ///
 /// ```
-/// use uruk_core::{CodeInstanceTable, CodeSignature, ExecutorAddr, InstanceClaim};
+/// use uruk_core::ExecutorAddr;
+/// use uruk_instances::{CodeInstanceTable, CodeSignature, InstanceClaim};
 ///
 /// let table = CodeInstanceTable::<&str, u32, ExecutorAddr>::new();
 /// let before = table.world();
@@ -40,7 +43,7 @@ use super::{CodeInstance, CodeInstanceState, CodePointer, World, unless};
 /// let InstanceClaim::Compile(compile) = table.claim("outer", 7, before) else { unreachable!() };
 /// compile.assume("inner", 7).expect("nothing has changed");
 /// let [invoke, specptr] = [0x1000, 0x2000].map(ExecutorAddr::new);
-/// compile.instance().publish(invoke, specptr, CodeSignature::Specialized).expect("nobody else compiles it");
+/// compile.instance().publish(invoke, specptr, CodeSignature::Specialized).expect("no other thread compiles it");
 /// drop(compile);
 /// assert!(matches!(table.claim("outer", 7, before), InstanceClaim::There(_)));
 ///
@@ -61,7 +64,7 @@ pub struct CodeInstanceTable<M, S, P> {
 
 /// The answer to a thread that wants an instance.
 #[derive(Debug)]
-#[must_use = "who is told to compile does, or lets somebody else"]
+#[must_use = "the thread that is told to compile does, or drops the duty"]
 pub enum InstanceClaim<'a, M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> {
     /// There is one. If it is still unset, it is being compiled.
     There(Arc<CodeInstance<P>>),
@@ -251,7 +254,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Drop for Instance
 #[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
 mod tests {
     use super::*;
-    use crate::ExecutorAddr;
+    use uruk_core::ExecutorAddr;
 
     type Table = CodeInstanceTable<&'static str, u32, ExecutorAddr>;
     type Instance = Arc<CodeInstance<ExecutorAddr>>;
@@ -403,7 +406,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "world 7 has not begun")]
-    fn nobody_compiles_for_the_future() {
+    fn no_thread_compiles_for_the_future() {
         let _ = Table::new().claim("f", 1, World::new(7));
     }
 }

@@ -1,24 +1,15 @@
 //! A code instance: one specialization of one method, and how to call it, read without a lock while it is being published.
 //!
-#![doc = include_str!("code_instance/README.md")]
-
-mod pointer;
-mod table;
-mod validity;
-mod worlds;
+//! The crate's page has the states, the steps, and why they suffice.
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::num::NonZeroU64;
 
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use crate::sync::{hint, thread, weakened};
+use uruk_core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use uruk_core::sync::{hint, thread, weakened};
 
-pub use pointer::CodePointer;
-pub use table::{
-    CodeInstanceTable, EndedInstance, InstanceClaim, InstanceCompile, Redefinition, ValidityEnded,
-};
-pub use worlds::World;
+use crate::pointer::CodePointer;
 
 /// `flags`: `specptr` has the specialized signature.
 const SPECIALIZED: u8 = 0b01;
@@ -31,7 +22,7 @@ const LOOKS_MAX: u32 = 64;
 
 /// The entry points of one specialization: unset at first, then published once, then updated each time it is compiled better.
 ///
-/// The module's page has the states, the steps, and why they suffice.
+/// The crate's page has the states, the steps, and why they suffice.
 ///
 /// # Concurrency
 /// Every method may be called from any thread. None takes a lock. `read`, `publish` and `update` wait while a pair is being published,
@@ -40,7 +31,8 @@ const LOOKS_MAX: u32 = 64;
 /// Source: Julia, `doc/src/devdocs/jit.md`, section *Execution*; `jl_code_instance_t` in `src/julia.h`.
 ///
 /// ```
-/// use uruk_core::{CodeInstance, CodeInstanceState, CodeSignature, ExecutorAddr};
+/// use uruk_core::ExecutorAddr;
+/// use uruk_instances::{CodeInstance, CodeInstanceState, CodeSignature};
 ///
 /// let [boxed, adapter, first, better] = [0x1000, 0x2000, 0x3000, 0x4000].map(ExecutorAddr::new);
 /// let instance = CodeInstance::new();
@@ -51,7 +43,7 @@ const LOOKS_MAX: u32 = 64;
 /// assert_eq!(instance.invoke(), Some(boxed));
 ///
 /// // The compiler is done: `adapter` unboxes arguments and jumps to `specptr`.
-/// instance.publish(adapter, first, CodeSignature::Specialized).expect("nobody was faster");
+/// instance.publish(adapter, first, CodeSignature::Specialized).expect("no other thread was faster");
 /// instance.update(better).expect("there is a pair");
 /// assert_eq!(instance.read(), CodeInstanceState::Specialized { invoke: adapter, specptr: better });
 /// ```
@@ -177,7 +169,7 @@ impl<P: CodePointer> CodeInstance<P> {
 
     /// The code behind the `invoke` of a pair: for the adapter that was just entered through it. Never waits.
     ///
-    /// The caller has got that `invoke` from this instance. For anybody else the answer may be no pair; `read` serves them.
+    /// The caller has got that `invoke` from this instance. For any other caller the answer may be no pair; `read` serves them.
     ///
     /// # Cost
     /// Two loads.
@@ -319,7 +311,7 @@ fn decode<P: CodePointer>(word: u64) -> Option<P> {
 
 /// The ordering of an access, if a model has not left it out.
 #[inline(always)]
-fn unless(left_out: bool, ordering: Ordering) -> Ordering {
+pub(crate) fn unless(left_out: bool, ordering: Ordering) -> Ordering {
     // Relaxed: it is left out.
     if left_out { Ordering::Relaxed } else { ordering }
 }
@@ -338,8 +330,8 @@ fn rest(looks: &mut u32) {
 #[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
 mod tests {
     use super::*;
-    use crate::ExecutorAddr;
-    use crate::sync::Arc;
+    use uruk_core::ExecutorAddr;
+    use uruk_core::sync::Arc;
 
     const POINTERS: [ExecutorAddr; 4] =
         [ExecutorAddr::new(1), ExecutorAddr::new(2), ExecutorAddr::new(3), ExecutorAddr::new(4)];

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use crate::ExecutorAddr;
+use uruk_core::ExecutorAddr;
 
 /// A pointer to code that is kept in an atomic word. Zero stands for none.
 ///

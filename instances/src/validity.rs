@@ -1,4 +1,4 @@
-//! Which instance is valid in which worlds, and what it assumed: the state behind the lock of the [table](super::CodeInstanceTable).
+//! Which instance is valid in which worlds, and what it assumed: the state behind the lock of the [table](crate::CodeInstanceTable).
 //!
 //! ```text
 //!   caller ── assumes ──▶ callee        what the compile of the caller says
@@ -11,16 +11,18 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use crate::sync::{Arc, weakened};
+use uruk_core::sync::{Arc, weakened};
 
-use super::worlds::Worlds;
-use super::{CodeInstance, CodePointer, EndedInstance, World};
+use crate::code_instance::CodeInstance;
+use crate::pointer::CodePointer;
+use crate::table::EndedInstance;
+use crate::worlds::{World, Worlds};
 
 /// A method and a specialization.
-pub(super) type Key<M, S> = (M, S);
+pub(crate) type Key<M, S> = (M, S);
 
 #[derive(Debug)]
-pub(super) struct Validity<M, S, P> {
+pub(crate) struct Validity<M, S, P> {
     /// The current one.
     world: World,
     /// Changes before this world may be forgotten.
@@ -51,16 +53,16 @@ struct ValidInstance<M, S, P> {
 }
 
 impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { world: World::FIRST, oldest: World::FIRST, methods: HashMap::new() }
     }
 
-    pub(super) fn valid_in(&self, key: Key<M, S>, world: World) -> Option<Arc<CodeInstance<P>>> {
+    pub(crate) fn valid_in(&self, key: Key<M, S>, world: World) -> Option<Arc<CodeInstance<P>>> {
         self.find_valid(key, world).map(|valid| valid.instance.clone())
     }
 
     /// Adds an instance, where none is valid in `world`: from that on, as long as neither another instance begins nor the definition changes.
-    pub(super) fn add(&mut self, key: Key<M, S>, world: World) -> Arc<CodeInstance<P>> {
+    pub(crate) fn add(&mut self, key: Key<M, S>, world: World) -> Arc<CodeInstance<P>> {
         assert!(world <= self.world, "world {world} has not begun: the current one is {}", self.world);
         let mut worlds = Worlds::since(world);
         if let Some(until) = self.change_after(key, world)
@@ -79,7 +81,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
     }
 
     /// Notes that an instance, which was added in `world`, assumes `callee`. Gives the end of its validity, if that has come.
-    pub(super) fn assume(
+    pub(crate) fn assume(
         &mut self,
         caller: Key<M, S>,
         world: World,
@@ -119,13 +121,13 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
     }
 
     /// Begins the next world.
-    pub(super) fn begin_world(&mut self) -> World {
+    pub(crate) fn begin_world(&mut self) -> World {
         self.world = self.world.next();
         self.world
     }
 
     /// Ends, where the current world begins, the validity of the instances of `methods` and of what assumed them, and so on. Gives those.
-    pub(super) fn redefine(&mut self, methods: &[M]) -> Vec<EndedInstance<M, S, P>> {
+    pub(crate) fn redefine(&mut self, methods: &[M]) -> Vec<EndedInstance<M, S, P>> {
         let mut keys = Vec::new();
         for method in methods {
             let known = self.methods.entry(*method).or_default();
@@ -162,7 +164,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
 
     /// Takes out an instance that is not being compiled any more. Its backedges are to be [taken back](Self::take_backedges) at
     /// once.
-    pub(super) fn take_out(&mut self, key: Key<M, S>, instance: &Arc<CodeInstance<P>>) -> HashSet<Key<M, S>> {
+    pub(crate) fn take_out(&mut self, key: Key<M, S>, instance: &Arc<CodeInstance<P>>) -> HashSet<Key<M, S>> {
         let Some(Specialization { instances, .. }) = self.find_mut(key) else { return HashSet::new() };
         let at = instances.iter().position(|valid| Arc::ptr_eq(&valid.instance, instance));
         let gone = at.map(|at| instances.remove(at));
@@ -170,7 +172,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
         gone.map(|valid| valid.assumes).unwrap_or_default()
     }
 
-    pub(super) fn take_backedges(&mut self, caller: Key<M, S>, assumed: HashSet<Key<M, S>>) {
+    pub(crate) fn take_backedges(&mut self, caller: Key<M, S>, assumed: HashSet<Key<M, S>>) {
         for callee in assumed {
             if let Some(callee) = self.find_mut(callee) {
                 callee.assumed_by.remove(&caller);
@@ -180,7 +182,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
     }
 
     /// Forgets the instances that ended before `oldest` began or with that, and what changed by then.
-    pub(super) fn forget(&mut self, oldest: World) -> Vec<Arc<CodeInstance<P>>> {
+    pub(crate) fn forget(&mut self, oldest: World) -> Vec<Arc<CodeInstance<P>>> {
         assert!(oldest <= self.world, "world {oldest} has not begun: the current one is {}", self.world);
         self.oldest = self.oldest.max(oldest);
         let has_ended = |worlds: Worlds| worlds.until().is_some_and(|until| until <= oldest);
@@ -225,7 +227,7 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
     }
 
     #[cfg(all(test, not(any(uruk_loom, uruk_shuttle))))]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.methods.is_empty()
     }
 }

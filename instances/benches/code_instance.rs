@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use uruk_core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use uruk_core::{CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim};
+use uruk_instances::{CodeInstance, CodeInstanceState, CodeInstanceTable, CodeSignature, InstanceClaim};
 
 type Instance = CodeInstance<NonZeroU64>;
 
