@@ -46,7 +46,7 @@ use sync_wrapper::SyncWrapper;
 use crate::hints::Hints;
 use crate::ids::SessionTag;
 use crate::protocol::state::SessionState;
-use crate::protocol::state::demand::Losses;
+use crate::protocol::state::demand::DemandLost;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::payload::Payload;
 use crate::protocol::state::pending::ClaimedUnit;
@@ -115,7 +115,7 @@ struct Inner {
     /// The Ready symbols, for lookups that do not read the state.
     ready_index: Arc<ReadyIndex>,
     /// Tells a unit about to start whether it may have lost its demand, without a look at the state.
-    losses: Arc<Losses>,
+    losses: Arc<DemandLost>,
     pool: SymbolStringPool,
     /// The name of units of absolute symbols.
     absolute_symbols: SymbolName,

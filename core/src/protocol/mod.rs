@@ -28,7 +28,7 @@
 //! | what | written by | read by |
 //! |---|---|---|
 //! | `ReadyIndexWriter` | `state/definitions/`: which symbols are Ready | lookups of Ready symbols (`ready_index.rs`) |
-//! | `Losses` | `state/demand.rs`: how often demand may have been lost | a unit that is about to start |
+//! | `DemandLost` | `state/demand.rs`: how often demand may have been lost | a unit that is about to start |
 //! | `Ticketed::raise` | `urgency/rise.rs`: how urgent a queued unit is | a ticket that is about to run (`task/ticket.rs`) |
 //!
 //! They cannot wait for the `Effects`, which are delivered after the lock is free. A reader must not find what a transaction has

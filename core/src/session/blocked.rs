@@ -6,7 +6,7 @@ use crate::ids::QueryId;
 use crate::in_span::{Watched, inside};
 use crate::protocol::state::Search;
 use crate::sync::{Arc, Latch, weakened};
-use crate::task::in_place::Apart;
+use crate::task::in_place::SeparateQueue;
 use crate::{Deadline, LookupError, SearchOrder, WaitError};
 
 use super::answers::{Asked, WaiterId};
@@ -36,17 +36,17 @@ impl ExecutionSession {
         let runs_here = here.then(crate::task::in_place::run_here);
         // Deferred tasks stay in this thread's queue until the guard drops.
         let _runs = deadline.map(|_| RunsReady);
-        let apart = self.lies_above_another_frame().then(crate::task::in_place::apart);
+        let queue = self.lies_above_another_frame().then(crate::task::in_place::separate_queue);
         let asked = Asked::new();
         let (blocking, holdings) = holding::about_to_block(self).unzip();
         // In place nothing runs before the wait, which looks at the clock.
         let held_back = deadline.map(|_| crate::task::in_place::hold_back());
         let mut waiter =
-            Waiter { session: self, number: asked.waiter(), query: None, stands: Stands::AtNothing };
+            Waiter { session: self, number: asked.waiter(), query: None, stage: WaitStage::AtNothing };
         let mut units = None;
         self.lodge(order, search, Completion::Blocked(asked.waiter()), |query, state, effects| {
             units = runs_here.as_ref().and_then(|_| self.keep_for_this_thread(effects));
-            (waiter.query, waiter.stands) = (query, Stands::HasAsked);
+            (waiter.query, waiter.stage) = (query, WaitStage::HasAsked);
             if let (Some(query), Some(mut holdings)) = (query, holdings) {
                 holdings.ends_by_itself = deadline.is_some();
                 holding::tell(query, holdings, state, effects);
@@ -57,11 +57,11 @@ impl ExecutionSession {
         match asked.answer() {
             // In place this thread has mostly run what it asks for.
             Ok(outcome) => {
-                waiter.stands = Stands::AtNothing;
-                drop((blocking, apart));
+                waiter.stage = WaitStage::AtNothing;
+                drop((blocking, queue));
                 outcome
             }
-            Err(asked) => self.wait_for_others(asked, waiter, wait_span, deadline, (blocking, apart)),
+            Err(asked) => self.wait_for_others(asked, waiter, wait_span, deadline, (blocking, queue)),
         }
     }
 
@@ -80,19 +80,19 @@ impl ExecutionSession {
         mut waiter: Waiter<'_>,
         wait_span: Watched,
         deadline: Option<Deadline>,
-        (blocking, apart): (Option<Blocking<'_>>, Option<Apart>),
+        (blocking, queue): (Option<Blocking<'_>>, Option<SeparateQueue>),
     ) -> Outcome {
         let answers = &self.0.answers;
-        let needs = waiter.query.filter(|_| apart.is_some());
+        let needs = waiter.query.filter(|_| queue.is_some());
         let (met, waited) = wait_span.around(|| {
             let latch = if blocking.is_some() { Blocking::latch } else { Latch::new };
             let met = answers.meet(asked, latch);
-            waiter.stands = Stands::HasMet;
+            waiter.stage = WaitStage::HasMet;
             let sleep = |latch: &Arc<Latch>| self.sleep((waiter.number, latch), deadline, needs);
             let waited = met.as_ref().err().map_or(Ok(true), sleep);
             (met, waited)
         });
-        drop((blocking, apart));
+        drop((blocking, queue));
         if let (Ok(false), Some(query), Err(latch)) = (&waited, waiter.query, &met) {
             // The answer may have come meanwhile, and is as good.
             self.transact(|state, effects| state.expire(query, effects));
@@ -149,12 +149,12 @@ struct Waiter<'a> {
     session: &'a ExecutionSession,
     number: WaiterId,
     query: Option<QueryId>,
-    stands: Stands,
+    stage: WaitStage,
 }
 
 /// How far a thread that waits has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stands {
+enum WaitStage {
     /// It has not asked, or has taken the answer.
     AtNothing,
     HasAsked,
@@ -174,7 +174,7 @@ impl Drop for RunsReady {
 impl Waiter<'_> {
     /// The answer, which the thread has or is there.
     fn hear(mut self, met: Option<Outcome>) -> Outcome {
-        self.stands = Stands::AtNothing;
+        self.stage = WaitStage::AtNothing;
         met.or_else(|| self.session.0.answers.take(self.number)).unwrap_or(Err(LookupError::Closed))
     }
 
@@ -182,14 +182,14 @@ impl Waiter<'_> {
     fn give_up(&self) {
         let withdraw = |query| self.session.transact(|state, effects| state.withdraw(query, effects));
         let withdrawn = self.query.is_some_and(withdraw);
-        self.session.0.answers.give_up(self.number, !withdrawn, self.stands == Stands::HasMet);
+        self.session.0.answers.give_up(self.number, !withdrawn, self.stage == WaitStage::HasMet);
     }
 }
 
 impl Drop for Waiter<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.stands != Stands::AtNothing {
+        if self.stage != WaitStage::AtNothing {
             self.give_up();
         }
     }

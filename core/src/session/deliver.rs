@@ -17,7 +17,7 @@ use crate::sync::{Arc, weakened};
 use crate::{LookupResult, SessionError, Task, TaskPriority};
 
 use super::answers::WaiterId;
-use super::drain::Coming;
+use super::drain::ComingTasks;
 use super::here::Delivering;
 use super::query::{Completion, Outcome};
 use super::queued_unit::QueuedUnits;
@@ -29,8 +29,8 @@ pub(super) enum Delivery<'a> {
     /// No more than the answer of a blocked lookup.
     Answer(WaiterId, Outcome),
     /// No more than a unit.
-    Unit(ClaimedUnit<Unit>, Coming<'a>),
-    All(Effects<Live>, Coming<'a>),
+    Unit(ClaimedUnit<Unit>, ComingTasks<'a>),
+    All(Effects<Live>, ComingTasks<'a>),
 }
 
 impl ExecutionSession {
@@ -64,7 +64,7 @@ impl ExecutionSession {
         }
     }
 
-    /// Counts the tasks that effects will be, and takes the effects. To be called under the lock: see [`Coming`].
+    /// Counts the tasks that effects will be, and takes the effects. To be called under the lock: see [`ComingTasks`].
     pub(super) fn take_effects(&self, effects: &mut Effects<Live>) -> Delivery<'_> {
         // The two cases of a lookup made and answered in place: one unit, one answer. Without them `lookup_contended` takes a fifth
         // longer, and a lookup 1,200 of 6,500 instructions more.
@@ -142,7 +142,7 @@ impl ExecutionSession {
 
     /// Delivers the effects that come after the waiters.
     #[inline(never)]
-    fn deliver_more(&self, more: MoreEffects<Live>, coming: &mut Coming<'_>) {
+    fn deliver_more(&self, more: MoreEffects<Live>, coming: &mut ComingTasks<'_>) {
         let MoreEffects { generations, events, leftovers, initializers_gone, memory, .. } = more;
         for generation in generations {
             self.enqueue(self.generation_task(generation, coming.next()));
@@ -169,7 +169,7 @@ impl ExecutionSession {
     }
 
     /// Wakes threads that wait in lookups, then enqueues handlers.
-    fn tell(&self, completed: SmallVec<[Completed<Completion>; 1]>, coming: &mut Coming<'_>) {
+    fn tell(&self, completed: SmallVec<[Completed<Completion>; 1]>, coming: &mut ComingTasks<'_>) {
         let mut told = Vec::new();
         for completed in completed {
             match completed.handler {
@@ -192,7 +192,12 @@ impl ExecutionSession {
 
     /// Attends to slices until none is left or another thread takes over. `first` is what the transaction itself left to do.
     #[inline(never)]
-    pub(super) fn attend(&self, attendance: Attendance, attends: Coming<'_>, first: Option<Delivery<'_>>) {
+    pub(super) fn attend(
+        &self,
+        attendance: Attendance,
+        attends: ComingTasks<'_>,
+        first: Option<Delivery<'_>>,
+    ) {
         if weakened("emit::leaves_its_slices") {
             return first.into_iter().for_each(|first| self.deliver_and_run(first));
         }
@@ -236,7 +241,11 @@ impl ExecutionSession {
     }
 
     /// The same for claimed units, a batch at a time.
-    pub(super) fn enqueue_units(&self, claimed: SmallVec<[ClaimedUnit<Unit>; 1]>, coming: &mut Coming<'_>) {
+    pub(super) fn enqueue_units(
+        &self,
+        claimed: SmallVec<[ClaimedUnit<Unit>; 1]>,
+        coming: &mut ComingTasks<'_>,
+    ) {
         if let [_] = claimed[..] {
             return claimed.into_iter().for_each(|unit| self.enqueue(unit.into_task(coming.next_unit())));
         }
@@ -265,7 +274,7 @@ impl ExecutionSession {
 
     /// The same in place, where a unit becomes a task when its turn has come. Gives back what cannot wait for that: units with
     /// tickets, by which others may call them, or in serial queues, and all if the dispatcher is closed.
-    fn enqueue_lazily(&self, claimed: ClaimedUnits, coming: &mut Coming<'_>) -> Option<ClaimedUnits> {
+    fn enqueue_lazily(&self, claimed: ClaimedUnits, coming: &mut ComingTasks<'_>) -> Option<ClaimedUnits> {
         let Some(dispatcher) = self.0.dispatcher.in_place() else { return Some(claimed) };
         if !claimed.iter().all(|unit| unit.is_plain()) {
             return Some(claimed);

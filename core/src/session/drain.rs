@@ -256,7 +256,7 @@ impl ExecutionSession {
 
     /// Counts tasks in before they are made. Under the session lock, so that a close that begins after the transaction
     /// that they follow from knows of them, wherever its thread is by then.
-    pub(super) fn coming(&self, count: usize) -> Coming<'_> {
+    pub(super) fn coming(&self, count: usize) -> ComingTasks<'_> {
         let count = if weakened("close::overtakes_what_is_handed_on") { 0 } else { count };
         if count > 0 {
             // Relaxed: as above; and the lock comes between this and a close that begins later.
@@ -274,7 +274,7 @@ pub(super) struct Counted<S: Borrow<ExecutionSession>> {
 }
 
 /// They are made before the thread returns from where it was counted for them.
-pub(super) type Coming<'a> = Counted<&'a ExecutionSession>;
+pub(super) type ComingTasks<'a> = Counted<&'a ExecutionSession>;
 
 /// They are made one by one, later.
 pub(super) type ComingLater = Counted<ExecutionSession>;

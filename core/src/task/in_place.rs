@@ -269,21 +269,21 @@ pub(crate) fn run_while(goes_on: impl Fn() -> bool) -> Result<(), WaitError> {
 
 /// Keeps what is queued from now on apart from what was queued before, until what is returned is dropped: for a lookup that may
 /// block above another frame of this thread.
-pub(crate) fn apart() -> Apart {
+pub(crate) fn separate_queue() -> SeparateQueue {
     with(|thread| thread.queue.begin_another());
-    Apart
+    SeparateQueue
 }
 
-/// See [`apart`].
-pub(crate) struct Apart;
+/// See [`separate_queue`].
+pub(crate) struct SeparateQueue;
 
-impl Drop for Apart {
+impl Drop for SeparateQueue {
     fn drop(&mut self) {
         with(|thread| thread.queue.end_newest());
     }
 }
 
-/// Runs this thread's queue for a lookup that is [apart](self::apart), as long as `goes_on` says: first tasks that came since it began
+/// Runs this thread's queue for a lookup that is [apart](separate_queue), as long as `goes_on` says: first tasks that came since it began
 /// and the units that it needs, then tasks without a unit, and other units only when nothing else is left.
 ///
 /// A unit that the lookup does not need might need what lies beneath it. Its lookup would then wait for a frame that goes on only after

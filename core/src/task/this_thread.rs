@@ -5,7 +5,7 @@
 //!
 //! | what nests | guard | part of the record |
 //! |---|---|---|
-//! | a loop over the thread's tasks | `in_place::Level`, `HeldBack`, `Apart` | `tasks` |
+//! | a loop over the thread's tasks | `in_place::Level`, `HeldBack`, `SeparateQueue` | `tasks` |
 //! | a task of a strand; a task outside of it | `InStrand`, `Outside` (`task/serial_queue/strand.rs`) | `strands` |
 //! | a leaf | [`InLeaf`] | `leaf` |
 //! | a call of the embedder's code on behalf of a session | [`EmbeddersCall`] | `calls` |

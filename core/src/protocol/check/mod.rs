@@ -78,8 +78,8 @@ impl<P: Payload> SessionState<P> {
     fn check_failures(&self) {
         let mut referred: FxHashMap<FailureId, usize> = FxHashMap::default();
         for (_, row) in self.definitions.rows() {
-            if let RowState::Failed { fallen, .. } = row.state {
-                *referred.entry(fallen.failure).or_default() += 1;
+            if let RowState::Failed { failed_row, .. } = row.state {
+                *referred.entry(failed_row.failure).or_default() += 1;
             }
         }
         self.failures.check(&referred);

@@ -67,8 +67,8 @@ impl<P: Payload> SessionState<P> {
 
     fn is_to_retry(&self, row: RowId) -> bool {
         match self.definitions[row].state {
-            RowState::Failed { fallen, .. } => {
-                self.definitions.has_spare(row) && self.may_have_come(fallen.failure)
+            RowState::Failed { failed_row, .. } => {
+                self.definitions.has_spare(row) && self.may_have_come(failed_row.failure)
             }
             _ => false,
         }
@@ -102,10 +102,10 @@ impl<P: Payload> SessionState<P> {
             for row in self.failed_along(row).into_iter().filter(|row| seen.insert(*row)) {
                 // It may be of a unit whose other symbols have brought it along.
                 let Some(failed) = self.definitions.row(row) else { continue };
-                let RowState::Failed { fallen, .. } = failed.state else { continue };
+                let RowState::Failed { failed_row, .. } = failed.state else { continue };
                 let (dylib, name) = (failed.dylib, failed.name.clone());
                 let order = Order::from_slice(&self.definitions[dylib].link_order);
-                let error = self.failures.error(fallen.failure).cloned();
+                let error = self.failures.error(failed_row.failure).cloned();
                 match self.retry(row, effects) {
                     true => retried.extend(error.map(|error| Retried { order, error })),
                     false => left.push(name),

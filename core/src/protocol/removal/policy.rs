@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 use crate::sync::{Arc, weakened};
 use crate::{RemovalPolicy, RemoveError};
 
-use crate::protocol::state::{Effects, Payload, Resources, RowState, SessionState, Tell};
+use crate::protocol::state::{Effects, Payload, Resources, RowNotice, RowState, SessionState};
 use crate::protocol::storage::{RowId, TrackerId};
 
 /// A removal's error names so many dependants.
@@ -116,20 +116,20 @@ impl<P: Payload> SessionState<P> {
     fn remove_dependants(&mut self, tracker: TrackerId, effects: &mut Effects<P>) -> Vec<P::Resource> {
         let rows: Vec<_> = self.definitions.rows_of_tracker(tracker).collect();
         let closure = self.dependants.closure(&rows, |row| self.stands(row));
-        let (mut remnants, mut removed) = (Vec::new(), Vec::new());
+        let (mut resources_left, mut removed) = (Vec::new(), Vec::new());
         for rows in closure {
             for row in rows {
                 let is_another = self.definitions.row(row).is_some_and(|row| row.tracker != tracker);
                 if is_another && !weakened("dependants::nobody_goes_along") {
-                    self.definitions.note_remnants(row, &mut remnants);
-                    self.remove_row(row, Tell::Discarded, effects);
+                    self.definitions.note_resources(row, &mut resources_left);
+                    self.remove_row(row, RowNotice::Discarded, effects);
                 }
             }
             removed.push(self.definitions.take_orphans());
         }
         // The error of rows that fall with them names their removal, and not that of the initializer symbol swept after them.
         self.settle_any(effects);
-        removed.push(self.sweep(remnants, effects));
+        removed.push(self.sweep(resources_left, effects));
         removed.into_iter().rev().flatten().map(|(_, resource)| resource).collect()
     }
 

@@ -3,7 +3,7 @@
 //! `symbols/remove.rs` has what happens to each row, `definitions/removing.rs` how trackers go at one moment and their rows in slices.
 
 use crate::protocol::state::{
-    Clearing, Defunct, Effects, Leftover, Payload, Remnant, Resources, SessionState, Tell,
+    Clearing, Defunct, Effects, Leftover, Payload, ResourceLeft, Resources, RowNotice, SessionState,
 };
 use crate::protocol::storage::{ClaimId, DylibId, TrackerId};
 use crate::sync::{Arc, weakened};
@@ -21,12 +21,12 @@ impl<P: Payload> SessionState<P> {
         dylib_name: impl FnOnce() -> Arc<str>,
         effects: &mut Effects<P>,
     ) -> Result<Vec<P::Resource>, RemoveError> {
-        let mut remnants = Vec::new();
-        self.remove_rows_named(dylib, names, dylib_name, &mut remnants, effects)?;
+        let mut resources_left = Vec::new();
+        self.remove_rows_named(dylib, names, dylib_name, &mut resources_left, effects)?;
         // The error of rows that fall with the names gives their removal, and not that of the initializer symbol swept after
         // them.
         self.settle(effects);
-        let orphans = self.sweep(remnants, effects);
+        let orphans = self.sweep(resources_left, effects);
         self.settle(effects);
         Ok(orphans.into_iter().map(|(_, resource)| resource).collect())
     }
@@ -37,7 +37,7 @@ impl<P: Payload> SessionState<P> {
         dylib: DylibId,
         names: &[SymbolName],
         dylib_name: impl FnOnce() -> Arc<str>,
-        remnants: &mut Vec<Remnant>,
+        resources_left: &mut Vec<ResourceLeft>,
         effects: &mut Effects<P>,
     ) -> Result<(), RemoveError> {
         if !self.definitions.has_dylib(dylib) {
@@ -66,8 +66,8 @@ impl<P: Payload> SessionState<P> {
         for row in rows {
             // A name given twice is gone the second time.
             if self.definitions.row(row).is_some() {
-                self.definitions.note_remnants(row, remnants);
-                self.remove_row(row, Tell::Discarded, effects);
+                self.definitions.note_resources(row, resources_left);
+                self.remove_row(row, RowNotice::Discarded, effects);
             }
         }
         Ok(())
@@ -93,7 +93,7 @@ impl<P: Payload> SessionState<P> {
         let resources = self.definitions.take_from_dylib(tracker);
         while let Some(row) = self.definitions.first_row_of(tracker) {
             self.agenda.count_steps(1);
-            self.remove_row(row, Tell::Nothing, effects);
+            self.remove_row(row, RowNotice::Nothing, effects);
         }
         self.definitions.discard_tracker(tracker, effects);
         self.settle_removals(effects);
@@ -204,12 +204,12 @@ impl<P: Payload> SessionState<P> {
     /// resources that serve no row any more, by dylib, newest last.
     pub(crate) fn sweep(
         &mut self,
-        remnants: Vec<Remnant>,
+        resources_left: Vec<ResourceLeft>,
         effects: &mut Effects<P>,
     ) -> Vec<(DylibId, P::Resource)> {
-        for remnant in remnants {
-            if let Some(row) = self.definitions.is_all_that_is_left(remnant) {
-                self.remove_row(row, Tell::Discarded, effects);
+        for resource_left in resources_left {
+            if let Some(row) = self.definitions.is_all_that_is_left(resource_left) {
+                self.remove_row(row, RowNotice::Discarded, effects);
             }
         }
         self.definitions.take_orphans()

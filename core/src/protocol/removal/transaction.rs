@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::sync::weakened;
 use crate::{JitDylibLookupFlags, SymbolFlags, SymbolName};
 
-use crate::protocol::state::{Effects, Payload, Remnant, Resources, SessionState};
+use crate::protocol::state::{Effects, Payload, ResourceLeft, Resources, SessionState};
 use crate::protocol::storage::{DylibId, TrackerId};
 use crate::protocol::symbols::define::{Contest, Definition, DefinitionRefusal, Rival, contest};
 
@@ -99,14 +99,14 @@ impl<P: Payload> SessionState<P> {
                 return Err(RefusedChanges { step, refusal, changes });
             }
         }
-        let (mut resources, mut remnants) = (Vec::new(), Vec::new());
+        let (mut resources, mut resources_left) = (Vec::new(), Vec::new());
         for change in changes {
-            self.apply(change, &mut resources, &mut remnants, effects);
+            self.apply(change, &mut resources, &mut resources_left, effects);
             if weakened("transaction::opens_the_gate_between_steps") {
                 self.definitions.end_change();
             }
         }
-        let orphans = self.sweep(remnants, effects);
+        let orphans = self.sweep(resources_left, effects);
         self.settle(effects);
         let alone = |(dylib, resource)| (dylib, Resources::from_iter([resource]));
         resources.extend(orphans.into_iter().map(alone));
@@ -118,7 +118,7 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         change: Change<P::Unit>,
         resources: &mut Vec<RemovedResources<P::Resource>>,
-        remnants: &mut Vec<Remnant>,
+        resources_left: &mut Vec<ResourceLeft>,
         effects: &mut Effects<P>,
     ) {
         match change {
@@ -129,10 +129,10 @@ impl<P: Payload> SessionState<P> {
                 let names = definition.symbols.keys();
                 let names: Vec<_> =
                     names.filter(|name| self.definitions.find(dylib, name).is_some()).cloned().collect();
-                self.remove_planned(dylib, &names, remnants, effects);
+                self.remove_planned(dylib, &names, resources_left, effects);
                 self.define(dylib, tracker, definition, unit, effects).expect(ADMITTED);
             }
-            Change::Remove { dylib, names } => self.remove_planned(dylib, &names, remnants, effects),
+            Change::Remove { dylib, names } => self.remove_planned(dylib, &names, resources_left, effects),
             Change::RemoveTracker { dylib, tracker } => {
                 let tracker = tracker.unwrap_or_else(|| self.definitions.default_tracker(dylib));
                 if self.definitions.tracker_lives(tracker) {
@@ -158,11 +158,11 @@ impl<P: Payload> SessionState<P> {
         &mut self,
         dylib: DylibId,
         names: &[SymbolName],
-        remnants: &mut Vec<Remnant>,
+        resources_left: &mut Vec<ResourceLeft>,
         effects: &mut Effects<P>,
     ) {
         let name = self.definitions[dylib].name.clone();
-        self.remove_rows_named(dylib, names, || name, remnants, effects).expect(ADMITTED);
+        self.remove_rows_named(dylib, names, || name, resources_left, effects).expect(ADMITTED);
         self.settle(effects);
     }
 }

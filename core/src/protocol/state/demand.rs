@@ -11,9 +11,9 @@ use crate::sync::weakened;
 /// answer, a row fails, a row is removed, the session is cancelled. Nothing else takes demand away before the unit has
 /// resolved its symbols.
 #[derive(Debug, Default)]
-pub(crate) struct Losses(AtomicU64);
+pub(crate) struct DemandLost(AtomicU64);
 
-impl Losses {
+impl DemandLost {
     /// No count: what a unit carries that is claimed when all start no more.
     pub(crate) const ALWAYS_ASK: u64 = u64::MAX;
 

@@ -17,7 +17,7 @@ use crate::{Failure, FailureCause, Remedy, SharedError, SymbolName};
 
 /// Where a row stands in a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fallen {
+pub(crate) struct FailedRow {
     pub(crate) failure: FailureId,
     /// Where it began.
     pub(crate) root: RowId,
@@ -42,7 +42,7 @@ impl From<FailureCause> for Broken {
 pub(crate) struct Failures {
     records: Slab<FailureId, FailureRecord>,
     /// The notes left by removed rows, in groups of neighbouring places: adding or dropping one moves no others.
-    left: Vec<FxHashMap<RowId, Fallen>>,
+    left: Vec<FxHashMap<RowId, FailedRow>>,
 }
 
 /// What broke.
@@ -147,18 +147,18 @@ impl Failures {
     }
 
     /// A row that refers to a record is removed while a failure spreads.
-    pub(crate) fn leave<P: Payload>(&mut self, row: RowId, fallen: Fallen, effects: &mut Effects<P>) {
+    pub(crate) fn leave<P: Payload>(&mut self, row: RowId, failed_row: FailedRow, effects: &mut Effects<P>) {
         let piece = (row.index() / PLACES) as usize;
         if self.left.len() <= piece {
             self.left.resize_with(piece + 1, FxHashMap::default);
         }
-        if let Some(before) = self.left[piece].insert(row, fallen) {
+        if let Some(before) = self.left[piece].insert(row, failed_row) {
             self.release(before.failure, effects);
         }
     }
 
     /// The note left by a removed row.
-    pub(crate) fn left_by(&self, row: RowId) -> Option<Fallen> {
+    pub(crate) fn left_by(&self, row: RowId) -> Option<FailedRow> {
         self.left.get((row.index() / PLACES) as usize)?.get(&row).copied()
     }
 
@@ -174,8 +174,8 @@ impl Failures {
         {
             *budget -= 1;
             if let Some(row) = piece.keys().next().copied() {
-                let fallen = piece.remove(&row);
-                fallen.into_iter().for_each(|fallen| self.release(fallen.failure, effects));
+                let failed_row = piece.remove(&row);
+                failed_row.into_iter().for_each(|failed_row| self.release(failed_row.failure, effects));
             } else {
                 let empty = self.left.pop().filter(|piece| piece.capacity() > 0);
                 empty.into_iter().for_each(|piece| effects.take_memory(Box::new(piece)));

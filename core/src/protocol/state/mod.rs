@@ -26,15 +26,15 @@ use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
 pub(crate) use definitions::claim::{Claim, Claimed, Rows};
-pub(crate) use definitions::product::{Remnant, Resources};
+pub(crate) use definitions::product::{ResourceLeft, Resources};
 pub(crate) use definitions::removing::Clearing;
 pub(crate) use definitions::row::{Row, RowState, Source, Waiters};
 pub(crate) use definitions::spare::{Spare, TakenSpare};
 pub(crate) use definitions::tracker::Defunct;
-pub(crate) use definitions::{RemovedRow, Tell};
-pub(crate) use demand::Losses;
+pub(crate) use definitions::{RemovedRow, RowNotice};
+pub(crate) use demand::DemandLost;
 pub(crate) use effects::{Effects, Generation, Leftover};
-pub(crate) use failures::{Broken, Fallen};
+pub(crate) use failures::{Broken, FailedRow};
 pub(crate) use lookups::end::{Answer, Found, FoundEntries};
 pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
 pub(crate) use lookups::query::{Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search};
@@ -68,7 +68,7 @@ pub(crate) struct SessionState<P: Payload> {
     /// The work left to do.
     pub(in crate::protocol) agenda: Agenda,
     /// How often something was lost that may have kept a claimed unit wanted.
-    pub(in crate::protocol) losses: Arc<Losses>,
+    pub(in crate::protocol) losses: Arc<DemandLost>,
     /// The blocked threads that hold something.
     pub(in crate::protocol) waits: BlockedThreads,
     /// The claims that are about to become more urgent.
@@ -114,7 +114,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     /// The count that units about to start look at instead of asking [`Self::begin`].
-    pub(crate) fn losses(&self) -> Arc<Losses> {
+    pub(crate) fn losses(&self) -> Arc<DemandLost> {
         self.losses.clone()
     }
 

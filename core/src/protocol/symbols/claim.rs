@@ -6,7 +6,7 @@ use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
 use crate::protocol::state::{
-    Begun, Claimed, ClaimedUnit, Effects, Leftover, Losses, Payload, PendingUnit, RisingPriority,
+    Begun, Claimed, ClaimedUnit, DemandLost, Effects, Leftover, Payload, PendingUnit, RisingPriority,
     SessionState,
 };
 use crate::protocol::storage::{ClaimId, RowId};
@@ -35,7 +35,7 @@ impl<P: Payload> SessionState<P> {
         if let Some(claim) = self.definitions.claim_mut(claim) {
             claim.set_place(queued_in, None);
         }
-        let losses = if self.stage.is_cancelled() { Losses::ALWAYS_ASK } else { self.losses.count() };
+        let losses = if self.stage.is_cancelled() { DemandLost::ALWAYS_ASK } else { self.losses.count() };
         let ticketed = self.ticketed(claim, &pending);
         if self.events.is_observed() {
             let (dylib, unit) = (pending.dylib_name.clone(), pending.name.clone());

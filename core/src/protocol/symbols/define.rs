@@ -15,7 +15,7 @@
 
 use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::{
-    Effects, Leftover, Payload, PendingUnit, RisingPriority, RowState, SessionState, Tell,
+    Effects, Leftover, Payload, PendingUnit, RisingPriority, RowNotice, RowState, SessionState,
 };
 use crate::protocol::storage::{ClaimId, DylibId, RowId, TrackerId};
 use crate::sync::{Arc, weakened};
@@ -212,7 +212,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn make_room(&mut self, overridden: Vec<RowId>, effects: &mut Effects<P>) {
         let orphans = self.definitions.orphans();
         for row in overridden {
-            self.remove_row(row, Tell::Discarded, effects);
+            self.remove_row(row, RowNotice::Discarded, effects);
         }
         for (_, resource) in self.definitions.take_orphans_from(orphans) {
             effects.leave(Leftover::Resource(resource));

@@ -7,7 +7,7 @@ use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, LookupError};
 
-use crate::protocol::state::{Broken, Effects, Fallen, Payload, Row, RowState, SessionState};
+use crate::protocol::state::{Broken, Effects, FailedRow, Payload, Row, RowState, SessionState};
 use crate::protocol::storage::{ClaimId, FailureId, RowId};
 
 impl<P: Payload> SessionState<P> {
@@ -31,14 +31,15 @@ impl<P: Payload> SessionState<P> {
                 self.forest.fail(node);
                 self.agenda.add();
             }
-            self.make_failed(row, Fallen { failure, root: row, depth: 0 }, row, effects);
+            self.make_failed(row, FailedRow { failure, root: row, depth: 0 }, row, effects);
         }
         self.failures.release(failure, effects);
     }
 
     /// The failure as seen from a failed row.
     pub(crate) fn failure_of(&self, row: RowId) -> Arc<Failure> {
-        let RowState::Failed { fallen: Fallen { failure, root, depth }, .. } = self.definitions[row].state
+        let RowState::Failed { failed_row: FailedRow { failure, root, depth }, .. } =
+            self.definitions[row].state
         else {
             panic!("{row:?} has not failed");
         };
@@ -71,22 +72,27 @@ impl<P: Payload> SessionState<P> {
             return;
         }
         // A reported failure comes from a row that failed, or was removed, in this or an earlier slice.
-        let fallen = match self.definitions.row(via).map(|row| &row.state) {
-            Some(&RowState::Failed { fallen, .. }) => Some(fallen),
+        let failed_row = match self.definitions.row(via).map(|row| &row.state) {
+            Some(&RowState::Failed { failed_row, .. }) => Some(failed_row),
             _ => self.failures.left_by(via),
         };
-        let fallen = fallen.expect("a failure has a record while it spreads");
-        self.make_failed(row, Fallen { depth: fallen.depth.saturating_add(1), ..fallen }, via, effects);
+        let failed_row = failed_row.expect("a failure has a record while it spreads");
+        self.make_failed(
+            row,
+            FailedRow { depth: failed_row.depth.saturating_add(1), ..failed_row },
+            via,
+            effects,
+        );
     }
 
     /// Moves a row to Failed and tells the queries lodged on it.
-    fn make_failed(&mut self, id: RowId, fallen: Fallen, via: RowId, effects: &mut Effects<P>) {
-        let Some(queries) = self.definitions.fail(id, fallen, via) else { return };
+    fn make_failed(&mut self, id: RowId, failed_row: FailedRow, via: RowId, effects: &mut Effects<P>) {
+        let Some(queries) = self.definitions.fail(id, failed_row, via) else { return };
         self.losses.note();
-        self.failures.refer(fallen.failure);
+        self.failures.refer(failed_row.failure);
         if !queries.is_none() && !weakened("fail::tells_no_queries") {
             // All queries that end with the session have one error, in any order of events.
-            let error = match self.failures.is_closing(fallen.failure) {
+            let error = match self.failures.is_closing(failed_row.failure) {
                 true => LookupError::Closed,
                 false => LookupError::Failed(self.failure_of(id)),
             };

@@ -7,27 +7,29 @@ use crate::sync::weakened;
 use crate::{EventKind, FailureCause, LookupError, RequiredState, SessionEvent};
 
 use crate::protocol::dependences::NodeState;
-use crate::protocol::state::{Effects, Fallen, Payload, RemovedRow, RowState, SessionState, Tell, Waiters};
+use crate::protocol::state::{
+    Effects, FailedRow, Payload, RemovedRow, RowNotice, RowState, SessionState, Waiters,
+};
 use crate::protocol::storage::RowId;
 
 impl<P: Payload> SessionState<P> {
     /// Removes one row in any state.
-    pub(crate) fn remove_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+    pub(crate) fn remove_row(&mut self, row: RowId, notice: RowNotice, effects: &mut Effects<P>) {
         match self.definitions[row].state {
             RowState::Emitted { .. } if self.is_ready_unknowingly(row) => self.leave_ready(row, effects),
             RowState::Materializing { .. } | RowState::Resolved { .. } | RowState::Emitted { .. } => {
                 self.fail_waiting(row, effects)
             }
-            RowState::Failed { fallen, .. } => self.leave_fallen(row, fallen, effects),
+            RowState::Failed { failed_row, .. } => self.leave_failed_row(row, failed_row, effects),
             RowState::NeverSearched { .. } | RowState::Returned { .. } | RowState::Ready { .. } => {}
         }
-        self.delete_row(row, tell, effects);
+        self.delete_row(row, notice, effects);
     }
 
     /// Removes a row without waiters.
-    pub(crate) fn delete_row(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+    pub(crate) fn delete_row(&mut self, row: RowId, notice: RowNotice, effects: &mut Effects<P>) {
         self.dependants.forget(row, effects);
-        if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, tell, effects) {
+        if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, notice, effects) {
             let kind = EventKind::Removed { dylib, symbol };
             match place {
                 Some(sequence) => effects.more().events.push(SessionEvent { sequence, kind }),
@@ -84,15 +86,15 @@ impl<P: Payload> SessionState<P> {
             let error = LookupError::Failed(self.failures.tell(failure, Vec::new(), None, 0, false));
             self.fail_lodged(waiting.queries, &error, effects);
         }
-        self.leave_fallen(id, Fallen { failure, root: id, depth: 0 }, effects);
+        self.leave_failed_row(id, FailedRow { failure, root: id, depth: 0 }, effects);
     }
 
     /// Keeps what a row that is about to go knows of a failure as long as one spreads: the forest may name the row to those
     /// that fall through it. The row's reference to the record is kept, or let go.
-    fn leave_fallen(&mut self, row: RowId, fallen: Fallen, effects: &mut Effects<P>) {
+    fn leave_failed_row(&mut self, row: RowId, failed_row: FailedRow, effects: &mut Effects<P>) {
         match self.forest.is_failing() {
-            true => self.failures.leave(row, fallen, effects),
-            false => self.failures.release(fallen.failure, effects),
+            true => self.failures.leave(row, failed_row, effects),
+            false => self.failures.release(failed_row.failure, effects),
         }
     }
 
@@ -101,7 +103,7 @@ impl<P: Payload> SessionState<P> {
         while *budget > 0 && self.definitions.is_removing() {
             *budget -= 1;
             match self.definitions.first_removing() {
-                Some(row) => self.remove_row(row, Tell::Nothing, effects),
+                Some(row) => self.remove_row(row, RowNotice::Nothing, effects),
                 None if self.definitions.discard_removing(effects) => return,
                 None => {}
             }

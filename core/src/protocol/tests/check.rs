@@ -6,10 +6,10 @@ use crate::ids::{GeneratorId, QueryId};
 use crate::protocol::deadlock::threads::Held;
 use crate::protocol::deadlock::threads::Holdings;
 use crate::protocol::state::SessionState;
-use crate::protocol::state::definitions::Tell;
+use crate::protocol::state::definitions::RowNotice;
 use crate::protocol::state::definitions::row::{RowState, Waiters};
 use crate::protocol::state::effects::Effects;
-use crate::protocol::state::failures::Fallen;
+use crate::protocol::state::failures::FailedRow;
 use crate::protocol::state::lookups::query::Phase;
 use crate::protocol::state::pending::{ClaimedUnit, PendingUnit};
 use crate::protocol::state::rising::RisingPriority;
@@ -288,7 +288,7 @@ fn an_emitted_row_that_needs_what_is_gone() {
     let other = scene.row("d");
     scene.refuses("which is gone", |state| {
         let claim = state.definitions[row].claim().expect("it was claimed");
-        drop(state.definitions.delete_row(row, Tell::Nothing, &mut Effects::default()));
+        drop(state.definitions.delete_row(row, RowNotice::Nothing, &mut Effects::default()));
         assert!(state.definitions.get_claim(claim).is_none());
         // Its node lives on, as another row's.
         state.definitions.waiting_mut(other).expect("it materializes").node = Some(node);
@@ -309,7 +309,7 @@ fn an_emitted_row_that_needs_what_has_failed() {
         let claim = state.definitions[row].claim().expect("it was claimed");
         state.definitions.end_claim(claim, &mut Vec::new());
         state.definitions.parts().rows[row].state =
-            RowState::Failed { fallen: Fallen { failure, root: row, depth: 0 }, via: row };
+            RowState::Failed { failed_row: FailedRow { failure, root: row, depth: 0 }, via: row };
         state.definitions.waiting_mut(other).expect("it materializes").node = Some(node);
     });
 }

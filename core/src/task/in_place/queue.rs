@@ -407,7 +407,7 @@ mod tests {
         assert!(dispatcher.dispatch_lazily(2, units(&[4, 5])).is_ok());
         dispatcher.dispatch(notes(&log, 6)).unwrap();
         dispatcher.dispatch(Task::of(TaskPriority::Demanded, Box::new(Begins(7, log.clone())))).unwrap();
-        let apart = in_place::apart();
+        let apart = in_place::separate_queue();
         dispatcher.dispatch(notes(&log, 8)).unwrap();
         log.lock().clear();
         // All but the last, which is left to the thread.

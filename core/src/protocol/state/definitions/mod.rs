@@ -61,7 +61,7 @@ use spare::Spares;
 use tracker::Tracker;
 
 pub(crate) use names::FirstNamed;
-pub(crate) use rows::{RemovedRow, Tell};
+pub(crate) use rows::{RemovedRow, RowNotice};
 
 /// The definitions: symbols, their dylibs, and the units that provide them.
 pub(crate) struct Definitions<P: Payload> {

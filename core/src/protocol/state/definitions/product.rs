@@ -152,7 +152,7 @@ impl<R> ResourcePlaces<R> {
 
 /// A unit or product that a removal by name has touched: an initializer symbol may be all that is left of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Remnant {
+pub(crate) enum ResourceLeft {
     Unit(DylibId, UnitId),
     Product(ProductId),
 }
@@ -245,19 +245,19 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// Notes what the row belongs to, of which an initializer symbol may be left once the row is removed by name.
-    pub(in crate::protocol) fn note_remnants(&self, row: RowId, remnants: &mut Vec<Remnant>) {
+    pub(in crate::protocol) fn note_resources(&self, row: RowId, resources_left: &mut Vec<ResourceLeft>) {
         if self.has_initializers() {
             let row = &self.rows[row];
-            remnants.extend(row.unit().map(|unit| Remnant::Unit(row.dylib, unit)));
-            remnants.extend(self.products.id_at(row.product).map(Remnant::Product));
+            resources_left.extend(row.unit().map(|unit| ResourceLeft::Unit(row.dylib, unit)));
+            resources_left.extend(self.products.id_at(row.product).map(ResourceLeft::Product));
         }
     }
 
     /// The initializer symbol that is all that is left, if no work on it is under way.
-    pub(in crate::protocol) fn is_all_that_is_left(&self, remnant: Remnant) -> Option<RowId> {
-        let left = match remnant {
-            Remnant::Unit(dylib, unit) => self.only_symbol(dylib, unit),
-            Remnant::Product(product) => {
+    pub(in crate::protocol) fn is_all_that_is_left(&self, resource_left: ResourceLeft) -> Option<RowId> {
+        let left = match resource_left {
+            ResourceLeft::Unit(dylib, unit) => self.only_symbol(dylib, unit),
+            ResourceLeft::Product(product) => {
                 let product = self.products.get(product).filter(|product| product.rows == 1);
                 product.and_then(|product| product.initializer)
             }

@@ -24,7 +24,7 @@ use crate::{
 
 use crate::protocol::dependences::NodeId;
 use crate::protocol::state::rising::RisingPriority;
-use crate::protocol::state::{failures::Fallen, lookups::query::Lodging};
+use crate::protocol::state::{failures::FailedRow, lookups::query::Lodging};
 use crate::protocol::storage::{ClaimId, DylibId, NONE, RowId, Slab, TrackerId, TwoLines, UnitId};
 
 /// The definitions of a session.
@@ -77,7 +77,7 @@ pub(crate) enum RowState {
     /// Safe to use.
     Ready { address: ExecutorAddr },
     /// It will never be Ready. `via` is the row through which the failure came.
-    Failed { fallen: Fallen, via: RowId },
+    Failed { failed_row: FailedRow, via: RowId },
 }
 
 /// The origin of a definition that was never searched.
@@ -319,7 +319,7 @@ mod tests {
         use RequiredState::{Ready, Resolved};
         let (id, address, waiting) = (RowId::new(0, 0), ExecutorAddr::new(16), Waiters::NOBODY);
         let (claim, priority) = (ClaimId::new(0, 0), RisingPriority::at(TaskPriority::Demanded));
-        let fallen = Fallen { failure: FailureId::new(0, 0), root: id, depth: 0 };
+        let failed_row = FailedRow { failure: FailureId::new(0, 0), root: id, depth: 0 };
         let states = [
             (RowState::NeverSearched { source: Source::Address(address) }, None, None),
             (RowState::Returned { unit: UnitId::new(0, 0) }, None, None),
@@ -327,7 +327,7 @@ mod tests {
             (RowState::Resolved { claim, address, waiting }, Some(address), None),
             (RowState::Emitted { address, priority, waiting }, Some(address), None),
             (RowState::Ready { address }, Some(address), Some(address)),
-            (RowState::Failed { fallen, via: id }, None, None),
+            (RowState::Failed { failed_row, via: id }, None, None),
         ];
         for (state, resolved, ready) in states {
             assert_eq!((state.reached(Resolved), state.reached(Ready)), (resolved, ready), "{state:?}");

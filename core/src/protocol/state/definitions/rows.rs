@@ -7,7 +7,7 @@ use crate::protocol::dependences::NodeId;
 use crate::protocol::state::effects::{Effects, Leftover};
 use crate::protocol::state::rising::RisingPriority;
 use crate::protocol::state::{
-    failures::Fallen, lookups::query::Lodging, payload::Payload, pending::PendingUnit,
+    failures::FailedRow, lookups::query::Lodging, payload::Payload, pending::PendingUnit,
 };
 use crate::protocol::storage::{ClaimId, NONE, RowId, TrackerId};
 use crate::sync::{Arc, weakened};
@@ -173,10 +173,15 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// A row fails, if anybody could wait on it. Gives the queries on it.
-    pub(in crate::protocol) fn fail(&mut self, row: RowId, fallen: Fallen, via: RowId) -> Option<Lodging> {
+    pub(in crate::protocol) fn fail(
+        &mut self,
+        row: RowId,
+        failed_row: FailedRow,
+        via: RowId,
+    ) -> Option<Lodging> {
         let row = &mut self.rows[row];
         let queries = row.waiting()?.queries;
-        row.advance(RowState::Failed { fallen, via });
+        row.advance(RowState::Failed { failed_row, via });
         Some(queries)
     }
 
@@ -197,10 +202,10 @@ impl<P: Payload> Definitions<P> {
     pub(in crate::protocol) fn delete_row(
         &mut self,
         row: RowId,
-        tell: Tell,
+        notice: RowNotice,
         effects: &mut Effects<P>,
     ) -> Option<RemovedRow> {
-        self.take_from_unit(row, tell, effects);
+        self.take_from_unit(row, notice, effects);
         self.leave_claim(row, effects);
         self.forget_initializer(row, effects);
         if self.rows[row].product != NONE {
@@ -231,13 +236,13 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// Takes the row off the list of the unit that waits in it; a unit left with none leaves.
-    fn take_from_unit(&mut self, row: RowId, tell: Tell, effects: &mut Effects<P>) {
+    fn take_from_unit(&mut self, row: RowId, notice: RowNotice, effects: &mut Effects<P>) {
         let row = &self.rows[row];
         let Some(id) = row.unit() else { return };
         let (name, dylib, dylib_name) = (row.name.clone(), row.dylib, self.dylib_name_of(row));
         let unit = &mut self.units[id];
         unit.lose(&name);
-        if tell == Tell::Discarded {
+        if notice == RowNotice::Discarded {
             unit.extras.get_or_insert_default().discarded.push(name);
         }
         if unit.symbols.is_empty()
@@ -263,7 +268,7 @@ impl<P: Payload> Definitions<P> {
 
 /// Whether a unit hears that a symbol was taken from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tell {
+pub(crate) enum RowNotice {
     /// Through its `discard`.
     Discarded,
     /// Not at all: all of it goes.

@@ -328,8 +328,8 @@ impl Harness {
 
     /// Which of these events a row says has felled it.
     fn cause_of(&self, row: &row::Row, causes: &BTreeSet<usize>) -> BTreeSet<usize> {
-        let RowState::Failed { fallen, .. } = row.state else { return BTreeSet::new() };
-        let (symbol, unit, dylib, cause) = self.state.failures.is_of(fallen.failure);
+        let RowState::Failed { failed_row, .. } = row.state else { return BTreeSet::new() };
+        let (symbol, unit, dylib, cause) = self.state.failures.is_of(failed_row.failure);
         let symbol = number_in(symbol.as_str());
         let told = |event: &&usize| self.is_event(cause, unit.as_str(), dylib, symbol, **event);
         causes.iter().find(told).copied().into_iter().collect()
