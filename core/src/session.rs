@@ -127,8 +127,6 @@ struct Inner {
     answers: CachePadded<Answers>,
     held: Option<Held>,
     clock: Clock,
-    /// When the session was made, if it notes when units begin.
-    epoch: Option<std::time::Instant>,
     /// How long `state` is held, if the embedder wants to know.
     holds: Option<HoldMeter>,
 }

@@ -1,7 +1,6 @@
 //! Why a symbol is not Ready: where it stands, who has it, what that waits for.
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::sync::Arc;
 use crate::{ExecutorAddr, Failure, SymbolName, TaskPriority, WithCauses};
@@ -41,12 +40,12 @@ pub enum WhyState {
         /// The unit that would provide it.
         unit: SymbolName,
     },
-    /// Its unit waits for a worker. Known only if the session [notes](crate::ExecutionSessionBuilder::time_units) units.
+    /// Its unit waits for its turn in a [`SerialQueue`](crate::SerialQueue).
     Queued {
         /// The unit.
         unit: SymbolName,
     },
-    /// Its unit has begun; where the session does not note that, it may be queued still.
+    /// Its unit was claimed. It has begun, or waits for a worker.
     Materializing(Work),
     /// It has an address; its unit has still to emit it.
     Resolved {
@@ -89,18 +88,14 @@ pub struct WhyGenerator {
     pub queued: usize,
 }
 
-/// A unit that has begun, and what is known of who has its responsibility.
+/// A unit that was claimed, and what is known of the owner of its responsibility.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Work {
     /// The unit.
     pub unit: SymbolName,
-    /// The thread on which it began, if the session [notes that](crate::ExecutionSessionBuilder::time_units).
-    pub thread: Option<Arc<str>>,
-    /// How long ago it began, if the session notes that.
-    pub age: Option<Duration>,
-    /// The thread that has its responsibility is blocked in a lookup of these. `None` is "unknown": the unit runs,
-    /// or its responsibility was detached and any thread may finish it.
+    /// The thread that has its responsibility is blocked in a lookup of these. `None` is "unknown": the unit runs or waits for a
+    /// worker, or its responsibility was detached and any thread may finish it.
     pub blocked_in: Option<WaitedFor>,
     /// The symbols that the unit has asked for without blocking: its handlers and futures that have no answer yet.
     pub asked_for: WaitedFor,
@@ -138,9 +133,9 @@ pub enum SymbolStage {
     NeverSearched,
     /// Its unit went back before it began.
     Returned,
-    /// Its unit waits for a worker.
+    /// Its unit waits for its turn in a serial queue.
     Queued,
-    /// Its unit has begun.
+    /// Its unit was claimed. It has begun, or waits for a worker.
     Materializing,
     /// It has an address.
     Resolved,
@@ -254,12 +249,11 @@ impl fmt::Display for WhyGenerator {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "unit `{}`", self.unit)?;
-        if let (Some(thread), Some(age)) = (&self.thread, self.age) {
-            write!(f, ", begun on thread `{thread}` {age:?} ago")?;
-        }
         match &self.blocked_in {
             Some(symbols) => write!(f, "; its thread is blocked in a lookup of {symbols}")?,
-            None => f.write_str("; it runs, or was detached and somebody else may finish it")?,
+            None => f.write_str(
+                "; it runs, waits for a worker, or was detached and another thread may finish it",
+            )?,
         }
         match self.asked_for.is_empty() {
             true => Ok(()),

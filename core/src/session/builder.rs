@@ -51,7 +51,6 @@ pub struct ExecutionSessionBuilder {
     held: Option<Held>,
     measure_lock_holds: bool,
     clock: Option<Clock>,
-    time_units: bool,
 }
 
 impl ExecutionSessionBuilder {
@@ -110,7 +109,7 @@ impl ExecutionSessionBuilder {
         self
     }
 
-    /// The clock of [deadlines](crate::Deadline) and [`Self::time_units`]. The system's clock by default.
+    /// The clock of [deadlines](crate::Deadline). The system's clock by default.
     ///
     /// A thread that waits reads it again once the remaining time has passed on the system's clock. Workers in the midst of a unit
     /// read it too, so it has to answer at once: a clock that waits stalls them. Its panic reaches the caller of a lookup with a
@@ -121,24 +120,11 @@ impl ExecutionSessionBuilder {
         self
     }
 
-    /// Whether to note on which thread and when each unit begins, for [`ExecutionSession::why`]. Off unless said
-    /// otherwise.
-    ///
-    /// # Cost
-    /// On: a transaction, a look at the clock and two allocations for each unit. Off: a branch.
-    #[must_use]
-    pub fn time_units(mut self, time: bool) -> Self {
-        self.time_units = time;
-        self
-    }
-
     /// Makes the session.
     pub fn build(self) -> ExecutionSession {
-        let mut state = SessionState::new(self.observer.is_some());
-        state.notes_units = self.time_units;
+        let state = SessionState::new(self.observer.is_some());
         let pool = self.pool.unwrap_or_default();
         let clock = self.clock.unwrap_or_else(|| Arc::new(Instant::now));
-        let epoch = self.time_units.then(|| clock());
         ExecutionSession(Arc::new(Inner {
             tag: SessionTag::new(),
             ready_index: state.ready_index(),
@@ -154,7 +140,6 @@ impl ExecutionSessionBuilder {
             platform: self.platform,
             held: self.held,
             clock,
-            epoch,
             holds: self.measure_lock_holds.then(HoldMeter::default),
         }))
     }

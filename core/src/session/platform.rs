@@ -1,8 +1,8 @@
 //! Platforms: who is told of dylibs and of units, so that static initialisers run when they should.
 //!
 //! The session records initializer symbols itself: [`JitDylib::initializers`] is true at any moment. A platform is
-//! told besides, before anything happens that it may object to, and looks initializers up in the order in which
-//! a dynamic linker would run them: dependencies first.
+//! told besides, before anything happens that it may object to. It looks initializers up ([`ExecutionSession::lookup_init_symbols`])
+//! along [`ExecutionSession::reverse_dfs_link_order`], the order in which a dynamic linker would run them.
 //!
 //! **Architecture Invariant:** no hook runs under the session lock.
 
@@ -98,36 +98,6 @@ impl JitDylib {
 }
 
 impl ExecutionSession {
-    /// Materializes the units of `dylib`, and of all that its link order leads to, that have static initialisers.
-    ///
-    /// Gives each dylib that has some, dependencies first, with its initializer symbols in the order of definition:
-    /// the order in which they are to run. Which of them have run already is the platform's to know.
-    ///
-    /// # Concurrency
-    /// Blocks as [`ExecutionSession::lookup`] does. All dylibs are worked on at once.
-    ///
-    /// # Errors
-    /// As [`ExecutionSession::lookup`], of the first dylib in that order that has one.
-    pub fn lookup_initializers(
-        &self,
-        dylib: &JitDylib,
-    ) -> Result<Vec<(JitDylib, Vec<SymbolName>)>, LookupError> {
-        let order = self.reverse_dfs_link_order(std::slice::from_ref(dylib));
-        let order = order.map_err(|_| LookupError::DylibRemoved { dylib: dylib.shared_name() })?;
-        let of = |dylib: JitDylib| {
-            let symbols = dylib.initializers();
-            (dylib, symbols)
-        };
-        let initializers: Vec<_> =
-            order.into_iter().map(of).filter(|(_, symbols)| !symbols.is_empty()).collect();
-        let wanted = |(dylib, symbols): &(JitDylib, Vec<SymbolName>)| {
-            // They have no addresses, so that none may be required; one that was removed meanwhile is none.
-            (dylib.clone(), LookupSet::weakly_referenced(symbols.iter().cloned()))
-        };
-        self.lookup_init_symbols(initializers.iter().map(wanted))?;
-        Ok(initializers)
-    }
-
     /// Looks up symbols of several dylibs at once, each in its own dylib, hidden ones included.
     ///
     /// # Concurrency

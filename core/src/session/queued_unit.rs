@@ -137,16 +137,15 @@ fn materialize(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
     {
         return session.transact(|state, effects| state.put_back(unit, effects));
     }
-    let here = session.begun_here();
     // Without a loss of demand since it was claimed it is wanted, and the state need not be asked; that of a serial queue says
     // that it waits there no more.
-    let asks = here.is_some() || unit.pending.serial_queue().is_some();
+    let asks = unit.pending.serial_queue().is_some();
     let begun = match !asks && session.0.losses.count() == unit.losses {
         true => Some(unit),
         false => {
             // The task is counted, and in no frame yet.
             let _held_back = crate::task::in_place::hold_back_all();
-            session.transact(|state, effects| state.begin(unit, here, effects))
+            session.transact(|state, effects| state.begin(unit, effects))
         }
     };
     if let Some(begun) = begun {

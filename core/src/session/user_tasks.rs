@@ -30,15 +30,6 @@ impl ExecutionSession {
         self.run_ready();
     }
 
-    /// Tells the error reporter in a task of its own: from a thread that is counted as a task and in no frame.
-    #[cold]
-    pub(super) fn report_later(&self, error: SessionError) {
-        let held_back = crate::task::in_place::hold_back_all();
-        let tell = move |session: &ExecutionSession| session.report(error);
-        self.enqueue(user_task(self.outstanding(), "session.report", "the session's error reporter", tell));
-        drop(held_back);
-    }
-
     /// Drops a value of the embedder; a unit hears first what has become of its symbols. A panic of the drop is the caller's.
     pub(super) fn let_go(&self, leftover: Leftover<Live>) {
         match leftover {

@@ -1,8 +1,6 @@
 //! Why a symbol is not Ready, asked at any moment.
 
-use crate::protocol::state::Begun;
-use crate::sync::thread;
-use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SessionError, SymbolName, Why};
+use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SymbolName, Why};
 
 use super::ExecutionSession;
 
@@ -27,21 +25,6 @@ impl ExecutionSession {
         let own: Vec<_> = own.map(|(dylib, flags)| (dylib.id(), *flags)).collect();
         let first =
             order.as_slice().first().map_or_else(|| "(none)".into(), |(dylib, _)| dylib.shared_name());
-        let now = self.0.epoch.map(|epoch| (self.0.clock)().saturating_duration_since(epoch));
-        self.transact(|state, _| state.why(&own, symbol, first, now))
-    }
-
-    /// The note on a unit that begins on this thread. None if the clock panics: the unit has nothing to do with that.
-    pub(super) fn begun_here(&self) -> Option<Box<Begun>> {
-        let epoch = self.0.epoch?;
-        let thread = thread::current();
-        let thread = thread.name().map_or_else(|| format!("{:?}", thread.id()).into(), Into::into);
-        match crate::panics::guard(|| (self.0.clock)()) {
-            Ok(now) => Some(Box::new(Begun { thread, at: now.saturating_duration_since(epoch) })),
-            Err(message) => {
-                self.report_later(SessionError::Panicked { place: "the session's clock", message });
-                None
-            }
-        }
+        self.transact(|state, _| state.why(&own, symbol, first))
     }
 }

@@ -6,8 +6,8 @@ use protocol_tests::*;
 use uruk_core::sync::Mutex;
 use uruk_core::{
     AddedUnit, CloseError, DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags,
-    LookupError, LookupRequest, LookupSet, Platform, RemoveError, SharedError, SymbolFlags, TransactionError,
-    UnitNumber, absolute_symbols, shared_error,
+    LookupError, LookupRequest, LookupSet, Platform, RemoveError, SharedError, SymbolFlags, SymbolName,
+    TransactionError, UnitNumber, absolute_symbols, shared_error,
 };
 
 /// Logs its calls, with the session in its hands, and objects to names with `bad`.
@@ -131,7 +131,7 @@ fn units_with_initializers_are_taken_back_once_whatever_becomes_of_them() {
     for searched in [false, true] {
         define(with_initializer(&main, "named", weak, "a")).unwrap();
         if searched {
-            assert_eq!(session.lookup_initializers(&main).unwrap().len(), 1);
+            assert_eq!(look_up_initializers(&main).unwrap().len(), 1);
         }
         main.remove(&[session.intern("init named")]).unwrap();
         assert_eq!(scribe.take(), ["adding named with init named", "removed named"]);
@@ -174,6 +174,19 @@ fn transactions_announce_their_units_and_take_refused_ones_back() {
     session.transaction().redefine(&main, one()).commit().unwrap();
     assert_eq!(main.initializers(), [session.intern("init one")]);
     assert_eq!(scribe.take(), ["adding one with init one", "adding one with init one", "removed one"]);
+}
+
+/// Looks up the initializers of `dylib` and of all that its link order leads to, as a platform does: dependencies first.
+fn look_up_initializers(dylib: &JitDylib) -> Result<Vec<(JitDylib, Vec<SymbolName>)>, LookupError> {
+    let session = dylib.session();
+    let order = session.reverse_dfs_link_order(std::slice::from_ref(dylib));
+    let order = order.map_err(|_| LookupError::DylibRemoved { dylib: dylib.name().into() })?;
+    let all = order.into_iter().map(|dylib| (dylib.clone(), dylib.initializers()));
+    let found: Vec<_> = all.filter(|(_, symbols)| !symbols.is_empty()).collect();
+    // They have no addresses, so that none may be required.
+    let weak = |symbols: &[SymbolName]| LookupSet::weakly_referenced(symbols.iter().cloned());
+    session.lookup_init_symbols(found.iter().map(|(dylib, symbols)| (dylib.clone(), weak(symbols))))?;
+    Ok(found)
 }
 
 #[test]
@@ -219,15 +232,15 @@ fn initializers_are_looked_up_dependencies_first() {
             dylib.define(unit.with_initializer(session.intern(&format!("init {part}"))).boxed()).unwrap();
         }
     }
-    let found = session.lookup_initializers(&main).unwrap();
+    let found = look_up_initializers(&main).unwrap();
     let inits = [session.intern("init 0"), session.intern("init 1")];
     let expected = [&base, &left, &main].map(|dylib| (dylib.clone(), inits.to_vec()));
     assert_eq!(found, expected);
     assert_eq!(ran.try_iter().count(), 6, "all that main leads to, and nothing apart from it");
-    assert_eq!(session.lookup_initializers(&main).unwrap(), expected, "each runs once");
+    assert_eq!(look_up_initializers(&main).unwrap(), expected, "each runs once");
     assert_eq!(ran.try_iter().count(), 0);
     session.remove_jit_dylib(&main).unwrap();
-    assert!(matches!(session.lookup_initializers(&main), Err(LookupError::DylibRemoved { .. })));
+    assert!(matches!(look_up_initializers(&main), Err(LookupError::DylibRemoved { .. })));
 }
 
 #[test]
@@ -235,7 +248,7 @@ fn a_failing_initializer_fails_their_lookup() {
     let (session, main) = session();
     let unit = TestUnit::new("broken", exported(&session, &["a"]), drop);
     main.define(unit.with_initializer(session.intern("init")).boxed()).unwrap();
-    assert!(matches!(session.lookup_initializers(&main), Err(LookupError::Failed(_))));
+    assert!(matches!(look_up_initializers(&main), Err(LookupError::Failed(_))));
 }
 
 #[test]

@@ -1,53 +1,34 @@
-//! A session's clock that panics on a thread that starts a unit or delivers an answer. A unit was lost over it, with its
-//! symbols, so that their lookups waited for ever; and a handler was dropped uncalled.
+//! A session's clock that panics on a thread that delivers an answer. A handler was dropped uncalled over it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use protocol_tests::on::On;
 use protocol_tests::*;
-use uruk_core::{Deadline, ExecutionSession, JitDylib, LookupRequest, SessionError};
+use uruk_core::{Deadline, ExecutionSession, JitDylib, LookupRequest};
 
 on_every_dispatcher! {
-    a_unit_begins_whose_beginning_a_clock_does_not_tell,
     a_handler_hears_its_answer_though_a_clock_does_not_tell_whether_it_is_late,
     a_lookup_whose_clock_panics_is_withdrawn_and_others_go_on,
 }
 
-/// A session whose clock panics while it is `broken`, and the session's reports.
-fn session_with_a_clock(on: On) -> (ExecutionSession, JitDylib, Arc<AtomicBool>, mpsc::Receiver<String>) {
+/// A session whose clock panics while it is `broken`.
+fn session_with_a_clock(on: On) -> (ExecutionSession, JitDylib, Arc<AtomicBool>) {
     let broken = Arc::new(AtomicBool::new(false));
-    let (send, reports) = mpsc::channel();
     let is_broken = broken.clone();
     let clock = move || match is_broken.load(Ordering::Relaxed) {
         true => panic!("the clock is broken"),
         false => Instant::now(),
     };
-    let session = ExecutionSession::builder()
-        .dispatcher(on.dispatcher())
-        // The test may have ended.
-        .error_reporter(Arc::new(move |error: &SessionError| drop(send.send(error.in_full()))))
-        .clock(Arc::new(clock))
-        .time_units(true)
-        .build();
+    let session = ExecutionSession::builder().dispatcher(on.dispatcher()).clock(Arc::new(clock)).build();
     let main = session.create_jit_dylib("main").unwrap();
-    (session, main, broken, reports)
-}
-
-fn a_unit_begins_whose_beginning_a_clock_does_not_tell(on: On) {
-    let (session, main, broken, reports) = session_with_a_clock(on);
-    define_simple(&main, "unit", &["a"]);
-    broken.store(true, Ordering::Relaxed);
-    session.lookup(LookupRequest::new(order(&main), set(&session, &["a"]))).unwrap();
-    session.close().unwrap();
-    let report = reports.recv().unwrap();
-    assert!(report.contains("the session's clock") && report.contains("is broken"), "{report}");
+    (session, main, broken)
 }
 
 fn a_handler_hears_its_answer_though_a_clock_does_not_tell_whether_it_is_late(on: On) {
-    let (session, main, broken, _reports) = session_with_a_clock(on);
+    let (session, main, broken) = session_with_a_clock(on);
     let parked = define_parked(&main, "unit", &["a"]);
     let until = Deadline::after(Duration::from_secs(1000));
     let answer = look_up_later(&session, request(&main, &["a"]).until(until));
@@ -59,7 +40,7 @@ fn a_handler_hears_its_answer_though_a_clock_does_not_tell_whether_it_is_late(on
 }
 
 fn a_lookup_whose_clock_panics_is_withdrawn_and_others_go_on(on: On) {
-    let (session, main, broken, _reports) = session_with_a_clock(on);
+    let (session, main, broken) = session_with_a_clock(on);
     let parked = define_parked(&main, "unit", &["a"]);
     let breaks = broken.clone();
     let unit = TestUnit::new("breaks it", exported(&session, &["b"]), move |responsibility| {

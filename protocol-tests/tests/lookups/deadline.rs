@@ -20,7 +20,7 @@ fn turned() -> (ExecutionSession, JitDylib, Arc<Mutex<Instant>>, Deadline) {
     let now = Instant::now();
     let hand = Arc::new(Mutex::new(now));
     let clock = hand.clone();
-    let session = ExecutionSession::builder().time_units(true).clock(Arc::new(move || *clock.lock())).build();
+    let session = ExecutionSession::builder().clock(Arc::new(move || *clock.lock())).build();
     let main = session.create_jit_dylib("main").unwrap();
     (session, main, hand, Deadline::at(now + HOUR))
 }
@@ -103,8 +103,8 @@ fn in_place_the_deadline_is_looked_at_between_tasks() {
     // One of them ran, and turned the clock.
     let ready = |why: &uruk_core::Why| matches!(why.state, WhyState::Ready { .. });
     assert!(ready(&begun) && !ready(&put_back) || !ready(&begun), "{begun}\n{put_back}");
-    assert!(matches!(waiting[0].state, WhyState::Queued { .. }), "{error}");
-    assert!(error.in_full().contains("waits for unit `never begins` to begin"), "{error}");
+    assert!(matches!(waiting[0].state, WhyState::Materializing(_)), "{error}");
+    assert!(error.in_full().contains("waits for a worker"), "{error}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use protocol_tests::sends::sends;
 use protocol_tests::*;
 use uruk_core::{
-    DependenceGroup, ExecutionSession, JitDylib, LookupError, LookupRequest, SymbolStage, Task, TaskPriority,
+    DependenceGroup, JitDylib, LookupError, LookupRequest, SerialQueue, SymbolStage, Task, TaskPriority,
     WaitedFor, Why, WhyState, shared_error,
 };
 
@@ -43,9 +43,9 @@ fn what_nobody_has_looked_for_names_its_unit() {
 
 #[test]
 fn what_is_queued_and_what_was_returned() {
-    let session = ExecutionSession::builder().time_units(true).build();
-    let main = session.create_jit_dylib("main").unwrap();
-    define_simple(&main, "unit", &["a"]);
+    let (session, main) = session();
+    let unit = TestUnit::new("unit", exported(&session, &["a"]), finish).in_queue(&SerialQueue::new());
+    main.define(unit.boxed()).unwrap();
     let (send, seen) = mpsc::channel();
     let inner = main.clone();
     // Inside a task nothing that is dispatched runs before its end.
@@ -63,8 +63,7 @@ fn what_is_queued_and_what_was_returned() {
 
 #[test]
 fn what_materializes_says_where_and_what_it_has_asked_for() {
-    let session = ExecutionSession::builder().time_units(true).build();
-    let main = session.create_jit_dylib("main").unwrap();
+    let (session, main) = session();
     let b = define_parked(&main, "B", &["b"]);
     let (send, parked) = mpsc::channel();
     let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
@@ -76,14 +75,13 @@ fn what_materializes_says_where_and_what_it_has_asked_for() {
     let answer = why(&main, "a");
     let WhyState::Materializing(work) = &answer.state else { panic!("{answer}") };
     assert_eq!(work.unit.as_str(), "A");
-    assert_eq!(work.thread.as_deref(), std::thread::current().name());
-    assert!(work.age.is_some() && work.blocked_in.is_none());
+    assert!(work.blocked_in.is_none());
     assert_eq!(listed(&work.asked_for), [("b".to_owned(), SymbolStage::Materializing)]);
     // Asked, not blocked: who waits for b is said all the same.
     assert_eq!(listed(&why(&main, "b").demand.symbols), [("a".to_owned(), SymbolStage::Materializing)]);
     let text = answer.to_string();
     assert!(
-        text.contains("somebody else may finish it") && text.contains("it has asked for 1 symbol"),
+        text.contains("another thread may finish it") && text.contains("it has asked for 1 symbol"),
         "{text}"
     );
     drop((b, parked));

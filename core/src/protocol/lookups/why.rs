@@ -3,8 +3,6 @@
 //! Changes nothing. Shows certain waits (of blocked threads, emitted symbols, aliases) and uncertain ones: lookups
 //! that a unit has made without waiting, responsibilities whose owner is unknown.
 
-use std::time::Duration;
-
 use rustc_hash::FxHashSet;
 
 use crate::sync::Arc;
@@ -45,15 +43,14 @@ impl Detail {
 }
 
 impl<P: Payload> SessionState<P> {
-    /// See [`crate::ExecutionSession::why_along`]. `now` is measured as [`Begun::at`](crate::protocol::state::pending::Begun::at) is.
+    /// See [`crate::ExecutionSession::why_along`].
     pub(crate) fn why(
         &self,
         order: &[(DylibId, JitDylibLookupFlags)],
         symbol: &SymbolName,
         first: Arc<str>,
-        now: Option<Duration>,
     ) -> Why {
-        self.why_along(order, symbol, first, now, Detail::Everything)
+        self.why_along(order, symbol, first, Detail::Everything)
     }
 
     fn why_along(
@@ -61,14 +58,13 @@ impl<P: Payload> SessionState<P> {
         order: &[(DylibId, JitDylibLookupFlags)],
         symbol: &SymbolName,
         first: Arc<str>,
-        now: Option<Duration>,
         detail: Detail,
     ) -> Why {
         for &(dylib, flags) in order.iter().filter(|(dylib, _)| self.definitions.has_dylib(*dylib)) {
             if matches!(self.visibility(dylib, symbol, flags), Visibility::Visible)
                 && let Some(row) = self.definitions.find(dylib, symbol)
             {
-                return self.why_row(row, now, detail);
+                return self.why_row(row, detail);
             }
         }
         let live = || order.iter().filter_map(|(dylib, _)| self.definitions.dylib(*dylib));
@@ -106,7 +102,7 @@ impl<P: Payload> SessionState<P> {
         let whys = search
             .symbols
             .iter()
-            .map(|(name, _)| self.why_along(&search.order, name, first.clone(), None, Detail::AtHand));
+            .map(|(name, _)| self.why_along(&search.order, name, first.clone(), Detail::AtHand));
         let waiting: Vec<Why> =
             whys.filter(|why| !matches!(why.state, WhyState::Ready { .. })).take(WHYS_MAX).collect();
         Some(LookupError::DeadlineExceeded { waiting: waiting.into() })
@@ -137,18 +133,18 @@ impl<P: Payload> SessionState<P> {
         Some(match &self.lookups.live(query)?.phase {
             Phase::Lodged(lodged) => {
                 let waits = lodged.entries.iter().filter(|entry| entry.waits());
-                waits.take(WHYS_MAX).map(|entry| self.why_row(entry.row, None, Detail::AtHand)).collect()
+                waits.take(WHYS_MAX).map(|entry| self.why_row(entry.row, Detail::AtHand)).collect()
             }
             Phase::Suspended(suspended) => {
                 let order = &suspended.search.order;
                 let first = self.first_dylib_of(order);
                 let missing = suspended.missing().take(WHYS_MAX);
-                missing.map(|name| self.why_along(order, name, first.clone(), None, Detail::AtHand)).collect()
+                missing.map(|name| self.why_along(order, name, first.clone(), Detail::AtHand)).collect()
             }
         })
     }
 
-    fn why_row(&self, id: RowId, now: Option<Duration>, detail: Detail) -> Why {
+    fn why_row(&self, id: RowId, detail: Detail) -> Why {
         let row = &self.definitions[id];
         let unit = row.unit_name.clone();
         let state = match row.state {
@@ -156,10 +152,10 @@ impl<P: Payload> SessionState<P> {
             RowState::Returned { .. } => WhyState::Returned { unit },
             RowState::Materializing { claim, .. } => match self.is_queued(claim) {
                 true => WhyState::Queued { unit },
-                false => WhyState::Materializing(self.work_of(claim, unit, now, detail)),
+                false => WhyState::Materializing(self.work_of(claim, unit, detail)),
             },
             RowState::Resolved { claim, address, .. } => {
-                WhyState::Resolved { address, work: self.work_of(claim, unit, now, detail) }
+                WhyState::Resolved { address, work: self.work_of(claim, unit, detail) }
             }
             RowState::Emitted { address, .. } => {
                 WhyState::Emitted { address, unit, waits_for: self.dependencies_of(row, detail) }
@@ -180,12 +176,10 @@ impl<P: Payload> SessionState<P> {
     /// Whether the unit is known not to have begun.
     fn is_queued(&self, claim: ClaimId) -> bool {
         let claim = &self.definitions[claim];
-        claim.queued_in().is_some() || self.notes_units && claim.begun().is_none()
+        claim.queued_in().is_some()
     }
 
-    fn work_of(&self, claim: ClaimId, unit: SymbolName, now: Option<Duration>, detail: Detail) -> Work {
-        let begun = self.definitions[claim].begun();
-        let age = begun.zip(now).map(|(begun, now)| now.saturating_sub(begun.at));
+    fn work_of(&self, claim: ClaimId, unit: SymbolName, detail: Detail) -> Work {
         let blocked_in =
             self.waits.blocked_with(claim).map(|query| self.symbols_of(self.lookups.live(query), detail));
         let asked = |query: &&Query<P::Handler>| query.asked_by == Some(claim) && query.is_live();
@@ -195,7 +189,7 @@ impl<P: Payload> SessionState<P> {
             }
             Detail::AtHand => WaitedFor::default(),
         };
-        Work { unit, thread: begun.map(|begun| begun.thread.clone()), age, blocked_in, asked_for }
+        Work { unit, blocked_in, asked_for }
     }
 
     fn symbols_of<'s>(

@@ -39,7 +39,7 @@ pub(crate) use lookups::end::{Answer, Found, FoundEntries};
 pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
 pub(crate) use lookups::query::{Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search};
 pub(crate) use payload::Payload;
-pub(crate) use pending::{Begun, ClaimedUnit, PendingUnit};
+pub(crate) use pending::{ClaimedUnit, PendingUnit};
 pub(crate) use rising::RisingPriority;
 pub(crate) use stage::{EventOrder, Stage};
 
@@ -73,8 +73,6 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) waits: BlockedThreads,
     /// The claims that are about to become more urgent.
     pub(in crate::protocol) urgency: Urgency,
-    /// Each unit that begins is noted.
-    pub(crate) notes_units: bool,
     /// The order of all events.
     pub(in crate::protocol) events: EventOrder,
     /// How often a unit was given back before it started.
@@ -100,7 +98,6 @@ impl<P: Payload> SessionState<P> {
             losses: Arc::default(),
             waits: BlockedThreads::new(),
             urgency: Urgency::default(),
-            notes_units: false,
             events: EventOrder::new(observed),
             returned: 0,
             #[cfg(any(test, debug_assertions))]

@@ -9,8 +9,6 @@
 //! Each stage is a type of its own, made from the one before it. A pending unit lies in one box from its definition until it
 //! begins, so that a claim moves a pointer.
 
-use std::time::Duration;
-
 use crate::hints::Hints;
 use crate::protocol::storage::{ClaimId, DylibId};
 use crate::sync::Arc;
@@ -111,14 +109,6 @@ impl<U> ClaimedUnit<U> {
     pub(crate) fn priority(&self) -> TaskPriority {
         self.ticketed.as_ref().map_or(TaskPriority::Demanded, |ticketed| ticketed.priority())
     }
-}
-
-/// The note on the beginning of a unit, if the session makes notes.
-#[derive(Clone, Debug)]
-pub(crate) struct Begun {
-    pub(crate) thread: Arc<str>,
-    /// Since the session was made.
-    pub(crate) at: Duration,
 }
 
 #[cfg(all(test, not(uruk_loom)))]

@@ -6,8 +6,7 @@ use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
 use crate::protocol::state::{
-    Begun, Claimed, ClaimedUnit, DemandLost, Effects, Leftover, Payload, PendingUnit, RisingPriority,
-    SessionState,
+    Claimed, ClaimedUnit, DemandLost, Effects, Leftover, Payload, PendingUnit, RisingPriority, SessionState,
 };
 use crate::protocol::storage::{ClaimId, RowId};
 
@@ -33,7 +32,7 @@ impl<P: Payload> SessionState<P> {
     ) {
         let queued_in = pending.serial_queue().map(SerialQueue::id);
         if let Some(claim) = self.definitions.claim_mut(claim) {
-            claim.set_place(queued_in, None);
+            claim.set_queue(queued_in);
         }
         let losses = if self.stage.is_cancelled() { DemandLost::ALWAYS_ASK } else { self.losses.count() };
         let ticketed = self.ticketed(claim, &pending);
@@ -51,7 +50,6 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn begin(
         &mut self,
         unit: ClaimedUnit<P::Unit>,
-        here: Option<Box<Begun>>,
         effects: &mut Effects<P>,
     ) -> Option<ClaimedUnit<P::Unit>> {
         let claim = unit.claim;
@@ -66,7 +64,7 @@ impl<P: Payload> SessionState<P> {
         }
         if self.is_wanted(claim) || weakened("withdraw::starts_what_nobody_wants") {
             if let Some(claim) = self.definitions.claim_mut(claim) {
-                claim.set_place(None, here);
+                claim.set_queue(None);
             }
             return Some(unit);
         }

@@ -181,7 +181,7 @@ impl History {
                     return;
                 }
                 let claimed = self.claims.remove(index);
-                if let Some(claimed) = self.state.begin(claimed, None, effects) {
+                if let Some(claimed) = self.state.begin(claimed, effects) {
                     self.begun.insert(claimed.claim);
                     self.claims.push(claimed);
                 }

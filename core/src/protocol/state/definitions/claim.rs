@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::protocol::dependences::NodeId;
-use crate::protocol::state::pending::{Begun, PendingUnit};
+use crate::protocol::state::pending::PendingUnit;
 use crate::protocol::state::{payload::Payload, rising::RisingPriority};
 use crate::protocol::storage::{ClaimId, DylibId, RowId, Takes, TrackerId};
 use crate::protocol::urgency::followers::Followers;
@@ -46,8 +46,6 @@ struct Rare {
     dylib: Option<DylibId>,
     /// The queue in which the unit's task waits for its turn, until the unit begins.
     queued_in: Option<SerialQueueId>,
-    /// When and where the unit began, if that is noted.
-    begun: Option<Box<Begun>>,
     /// The queries and claims that rise with it.
     followers: Followers,
 }
@@ -93,11 +91,6 @@ impl Claim {
         self.rare.as_ref()?.queued_in
     }
 
-    /// When and where the unit began, if that is noted.
-    pub(in crate::protocol) fn begun(&self) -> Option<&Begun> {
-        self.rare.as_ref()?.begun.as_deref()
-    }
-
     /// The queries and claims that rise with it, if any.
     pub(in crate::protocol) fn followers(&self) -> Option<&Followers> {
         self.rare.as_ref().map(|rare| &rare.followers)
@@ -107,16 +100,11 @@ impl Claim {
         &mut self.rare.get_or_insert_default().followers
     }
 
-    /// Notes where the unit is: in a queue, or begun.
+    /// Notes the queue in which the unit's task waits. None: the unit begins.
     #[inline]
-    pub(in crate::protocol) fn set_place(
-        &mut self,
-        queued_in: Option<SerialQueueId>,
-        begun: Option<Box<Begun>>,
-    ) {
-        if self.rare.is_some() || queued_in.is_some() || begun.is_some() {
-            let rare = self.rare.get_or_insert_default();
-            (rare.queued_in, rare.begun) = (queued_in, begun);
+    pub(in crate::protocol) fn set_queue(&mut self, queued_in: Option<SerialQueueId>) {
+        if self.rare.is_some() || queued_in.is_some() {
+            self.rare.get_or_insert_default().queued_in = queued_in;
         }
     }
 }
@@ -227,9 +215,9 @@ impl<P: Payload> Definitions<P> {
         let Claim { tracker, row, priority, is_wanted_as_it_says, .. } = *from;
         // Either may be left without rows.
         let dylib = self.dylib_of_claim(from);
-        let (begun, followers) = (from.begun().cloned().map(Box::new), Followers::of_delegate(claim));
+        let followers = Followers::of_delegate(claim);
         let mut rows = Rows::new();
-        let rare = Rare { rows: Some(Rows::new()), dylib, queued_in: None, begun, followers };
+        let rare = Rare { rows: Some(Rows::new()), dylib, queued_in: None, followers };
         let rare = Some(Box::new(rare));
         let delegate =
             self.claims.insert(Claim { tracker, row, rare, carried: 0, priority, is_wanted_as_it_says });

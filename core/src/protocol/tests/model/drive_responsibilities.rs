@@ -33,7 +33,7 @@ impl Harness {
         let responsibility = self.responsibilities.get_mut(&duty).expect("just picked");
         let claimed = responsibility.queued.take().expect("it has not begun");
         let losses = claimed.losses;
-        let begun = self.state.begin(claimed, None, &mut effects).is_some();
+        let begun = self.state.begin(claimed, &mut effects).is_some();
         assert_eq!(begun, self.world.begin(duty));
         assert!(begun || losses != self.state.losses().count(), "a loss of demand was not counted");
         match begun {
