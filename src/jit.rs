@@ -5,7 +5,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use uruk_core::sync::Arc;
-use uruk_core::{CloseError, Deadline, JitDylib, Shutdown};
+use uruk_core::{CloseError, Deadline, ExecutorAddr, JitDylib, Shutdown};
+use uruk_pipeline::debug::{self, SymbolAt};
 use uruk_pipeline::lazy::Speculator;
 use uruk_pipeline::linking::LowAddresses;
 use uruk_pipeline::memory::MemoryUsage;
@@ -115,6 +116,35 @@ impl Jit {
     /// ```
     pub fn speculator(&self) -> &Speculator {
         self.engine.files.linking.lazy.speculator()
+    }
+
+    /// The symbol at an address of linked code, its unit and dylib, and the place in the source where the object has DWARF that says so.
+    /// `None` if there is none, or if the code has been removed.
+    ///
+    /// Code of every engine of the process is found: addresses are the process's.
+    ///
+    /// # Concurrency
+    /// Callable from any thread, but not from a signal handler.
+    ///
+    /// # Cost
+    /// Linear in the symbols of the object. With DWARF, which is relocated and read anew each time, milliseconds for a large object.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # #[cfg(feature = "llvm")] {
+    /// let jit = uruk::Jit::builder().threads(1).build()?;
+    /// jit.add_ir_text("next.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
+    /// let next = jit.lookup("next")?.address;
+    /// let found = jit.symbol_at(next + 1).expect("the code is there");
+    /// assert_eq!((&*found.symbol, found.offset, &*found.unit), ("next", 1, "next.ll"));
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "addr2line")]
+    pub fn symbol_at(&self, address: ExecutorAddr) -> Option<SymbolAt> {
+        debug::symbol_at(address)
     }
 
     /// How much memory the linked code takes, in bytes by kind.

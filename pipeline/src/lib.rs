@@ -2,6 +2,7 @@
 
 pub mod arch;
 pub mod cache;
+pub mod debug;
 pub mod executor;
 pub mod guard;
 pub mod invoke;

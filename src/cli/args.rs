@@ -12,6 +12,7 @@ use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
+use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, REPL_EXAMPLES};
 use super::units::{Age, Size};
 
 /// Compiles, links and runs programs inside one process.
@@ -278,6 +279,13 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) stats: bool,
 
+    /// When a fault or an abort ends the program, print the frames of its thread by name; so does --stats.
+    ///
+    /// The program then ends by the signal, as ever. Names are as in the object, without lines of sources. So does URUK_BACKTRACE=1 in the
+    /// environment.
+    #[arg(long)]
+    pub(crate) backtrace: bool,
+
     /// Say on stderr what happens. Twice: every state a symbol goes through.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -406,45 +414,3 @@ fn end_files_at_script(mut line: Vec<OsString>) -> Vec<OsString> {
 /// A script is the first file, behind the words of its first line. The system reads 256 bytes of that, in which there are no more
 /// words than this; a list of more files is written by hand, and need not have each of them opened.
 const LOOKED_AT_MAX: usize = 256 / 2;
-
-const EXAMPLES: &str = "\
-Examples:
-  uruk run hello.c                          compile and run a C file; so does `uruk hello.c`
-  uruk run a.bc b.bc -- one two             two modules, two arguments
-  uruk run -j2 --stats db.bc                compile on two threads, show the stage table
-  uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
-  uruk run --tiered --stats db.bc           compile what is called, and better what is called often
-  uruk run --lazy --record-order calls db.bc   note which functions are called; the next line compiles them ahead
-  uruk run --lazy --speculate calls db.bc
-  uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
-  uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
-  clang -c -emit-llvm -o - a.c | uruk run - from standard input; a source: uruk run -x c -
-
-Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
-
-const REPL_EXAMPLES: &str = "\
-Examples:
-  uruk repl                                 type a program; :help helps
-  uruk repl -O2 mandelbrot.k                run one
-  echo 'extern sin(x) sin(1)' | uruk repl   answer a line";
-
-const OPT_EXAMPLES: &str = "\
-Examples:
-  uruk opt app.ll                                   as `uruk run` would optimize it, to standard output
-  uruk opt -O1 --print-stages                       what each of the seven stages runs at O1
-  uruk opt -O2 --stop-after loop app.bc -o half.ll  what the passes over loops have made of it
-  uruk opt --replace vectorization= app.ll          everything but vectorization
-  uruk opt --after scalar=gvn,instcombine app.ll    two passes more, over each function
-
-Stages: early-simplification and cleanup take passes over modules; early-optimization, loop, scalar, vectorization and
-intrinsic-lowering take passes over functions.
-Exit codes: 0; 1 if the module cannot be read, optimized or written; 2 for wrong usage.";
-
-const CACHE_EXAMPLES: &str = "\
-Examples:
-  uruk cache stats --cache ~/.cache/uruk                  what is in it
-  uruk cache verify                                       the one that URUK_CACHE names
-  uruk cache gc --max-size 512M --max-age 2w              keep it small
-  uruk cache clear                                        begin anew; running programs are not disturbed
-
-Exit codes: 0; 1 if an entry is damaged (verify), or the cache cannot be opened or written; 2 for wrong usage.";

@@ -6,6 +6,7 @@ mod cache;
 mod clang;
 mod defect;
 mod dispatcher;
+mod examples;
 mod hints;
 mod observe;
 mod opt;

@@ -11,7 +11,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::pipeline::cache::CacheEvent;
 use uruk::pipeline::lazy::Speculator;
 use uruk::pipeline::runtime::exit::flush_streams;
-use uruk::pipeline::runtime::fatal::report_at_fatal_signals;
+use uruk::pipeline::runtime::fatal::{ReportedSignals, report_at_fatal_signals};
+use uruk::pipeline::runtime::frames::write_of_signal;
 use uruk::pipeline::tiers::Tiers;
 use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::SessionEvent;
@@ -60,7 +61,12 @@ impl Observers {
     ///
     /// # Errors
     /// [`TraceError`] if the trace's file cannot be created.
-    pub(crate) fn install(trace: Option<&Path>, stats: bool, program: &str) -> Result<Arc<Self>, TraceError> {
+    pub(crate) fn install(
+        trace: Option<&Path>,
+        stats: bool,
+        backtrace: bool,
+        program: &str,
+    ) -> Result<Arc<Self>, TraceError> {
         let (trace_layer, trace) = match trace {
             Some(path) => {
                 let (layer, file) = TraceLayer::create_of(path, program)
@@ -69,7 +75,12 @@ impl Observers {
             }
             None => (None, None),
         };
-        let (stats_layer, stats) = stats.then(|| StatsLayer::new(report_at_fatal_signals())).unzip();
+        let (stats_layer, stats) = stats
+            .then(|| StatsLayer::new(report_at_fatal_signals(ReportedSignals::All, write_of_signal)))
+            .unzip();
+        if backtrace {
+            report_at_fatal_signals(ReportedSignals::Faults, write_of_signal);
+        }
         let (progress_layer, progress) = Progress::on_terminal().unzip();
         if trace.is_some() || stats.is_some() || progress.is_some() {
             // Measuring between LLVM's passes costs them time.

@@ -206,7 +206,8 @@ fn cache_options(args: &RunArgs, observers: &Arc<Observers>) -> Result<Option<Ca
 /// Begins to watch. The report is due at `exit`, after everything that the program registers.
 fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
     let program = args.files.first().and_then(|file| file.file_name()).unwrap_or_default().to_string_lossy();
-    let observers = Observers::install(args.trace.as_deref(), args.stats, &program)?;
+    let backtrace = args.backtrace || is_on("URUK_BACKTRACE");
+    let observers = Observers::install(args.trace.as_deref(), args.stats, backtrace, &program)?;
     let at_exit = observers.clone();
     on_exit(move |_| {
         if let Err(error) = at_exit.finish() {
@@ -214,6 +215,11 @@ fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
         }
     })?;
     Ok(observers)
+}
+
+/// Whether the environment asks for something.
+fn is_on(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// Makes everything ready to run that the entry needs.

@@ -18,6 +18,7 @@ mod host;
 mod lazy;
 #[cfg(feature = "llvm")]
 mod meanings;
+mod names;
 #[cfg(feature = "llvm")]
 mod on_call;
 #[cfg(feature = "llvm")]

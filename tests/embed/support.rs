@@ -116,3 +116,9 @@ pub(crate) fn resident_bytes() -> i64 {
     let pages = statm.split(' ').nth(1).expect("the second figure");
     pages.parse::<i64>().expect("a number") * 4096
 }
+
+/// The bitcode that LLVM's compiler makes of a C `source`.
+#[cfg(feature = "llvm")]
+pub(crate) fn ir_with(name: &str, source: &str, flags: &[&str]) -> ObjectBuffer {
+    compiled("clang-22", "c", name, source, &[flags, &["-emit-llvm"]].concat())
+}

@@ -48,6 +48,8 @@ questions! {
 
     /// The meaning of a relocation type.
     fn meaning(number: RelocationType) -> Meaning;
+    /// The size of a field of debug information. `None` for a relocation that has no place there.
+    fn debug_field_bytes(number: RelocationType) -> Option<usize>;
     /// The name of a relocation type that has no edge kind, for messages.
     fn foreign_name(number: RelocationType) -> Box<str>;
     /// The name of an edge kind's relocation, for messages.

@@ -32,6 +32,7 @@ pub use tls::{HeldTls, NotStatic, TlsError, TlsImage, TlsPlacement, TlsReservati
 pub(crate) use unwind::BEFORE_CODE_BYTES;
 pub use unwind::UnwindTable;
 
+use crate::debug::NamedCode;
 use crate::memory::{InFlightAlloc, MemoryError, MemoryManager};
 
 /// A place where linked code runs, as its linker sees it.
@@ -119,6 +120,8 @@ pub struct Actions {
     pub end: Option<CodeExtent>,
     /// The address is one of a function that lies elsewhere. A program that asks for the owner of the address gets the program.
     pub low_entry: Option<ExecutorAddr>,
+    /// The names of the code, for debuggers, profilers and reports of the place.
+    pub names: Option<NamedCode>,
 }
 
 /// Why code could not be made known to the place where it was to run.

@@ -77,6 +77,8 @@ pub struct LinkGraph<'a> {
     pub(super) edges: Vec<Edge>,
     pub(super) groups: Vec<Group>,
     pub(super) frames: Vec<Frame>,
+    /// For each file that the graph was read from, whether it has DWARF.
+    pub(crate) files: Vec<bool>,
 }
 
 /// A run of bytes that is kept or dropped as a whole: a section, a record of `.eh_frame`, a common symbol.
@@ -313,8 +315,19 @@ impl<'a> LinkGraph<'a> {
 
     /// The graph without the object's bytes, once these have been copied.
     pub(super) fn without_contents(self) -> LinkGraph<'static> {
-        let Self { arch, objects, names, sections, contents: _, blocks, symbols, edges, groups, frames } =
-            self;
+        let Self {
+            arch,
+            objects,
+            names,
+            sections,
+            contents: _,
+            blocks,
+            symbols,
+            edges,
+            groups,
+            frames,
+            files,
+        } = self;
         LinkGraph {
             arch,
             objects,
@@ -326,6 +339,7 @@ impl<'a> LinkGraph<'a> {
             edges,
             groups,
             frames,
+            files,
         }
     }
 }

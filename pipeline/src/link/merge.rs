@@ -79,7 +79,9 @@ impl<'a> LinkGraph<'a> {
             mut edges,
             groups,
             frames,
+            files,
         } = other;
+        self.files.extend(files);
         self.arch = arch;
         self.objects.extend(objects);
         self.names.push_str(&names);
@@ -239,6 +241,7 @@ fn strength(symbol: &Symbol) -> Strength {
 struct Base {
     names: u32,
     objects: u32,
+    files: u32,
     sections: u32,
     blocks: u32,
     edges: u32,
@@ -254,6 +257,7 @@ impl Base {
         Ok(Self {
             names: sum(merged.names.len(), other.names.len())?,
             objects: sum(merged.objects.len(), other.objects.len())?,
+            files: sum(merged.files.len(), other.files.len())?,
             sections: sum(merged.sections.len(), other.sections.len())?,
             blocks: sum(merged.blocks.len(), other.blocks.len())?,
             edges: sum(merged.edges.len(), other.edges.len())?,
@@ -264,6 +268,7 @@ impl Base {
         Section {
             name: section.name.moved(self.names),
             object: ObjectId(section.object.0 + self.objects),
+            file: section.file + self.files,
             first_block: BlockId(section.first_block.0 + self.blocks),
             ..section
         }

@@ -28,6 +28,7 @@ mod initializers;
 mod layout;
 mod low;
 pub(crate) mod merge;
+mod names;
 pub(crate) mod parts;
 mod phases;
 mod placed;

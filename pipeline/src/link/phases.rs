@@ -117,6 +117,10 @@ impl Link<Allocated> {
         &self.phase.placed.graph
     }
 
+    pub(super) fn placed(&self) -> &Placed {
+        &self.phase.placed
+    }
+
     /// Every name the graph defines beyond its own use, hidden ones included.
     pub fn definitions(&self) -> impl Iterator<Item = (&str, ExecutorSymbolDef)> {
         let graph = &self.phase.placed.graph;

@@ -12,7 +12,6 @@ use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::fmt;
 
-use rustc_hash::FxHashSet;
 use uruk_core::sync::Arc;
 use uruk_core::{
     ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
@@ -20,14 +19,16 @@ use uruk_core::{
 };
 
 use super::code::{Code, CodeMap, CodeRemoval, HeldCode, KeepAlive, StubTargets, Stubs};
+use super::discarded::discarded_definitions;
 use super::low::LowAddresses;
+use super::names;
 use super::placements::{NotedTls, TlsPlacements};
 use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::share::{LinkedCode, remove_resource};
+use crate::debug::NamedCode;
 use crate::executor::{CodeExtent, Executor, PublishError, TlsReservation};
 use crate::guard::GuardDomain;
 use crate::link::elf::Refs32;
-use crate::link::graph::{Binding, Location, SymbolId};
 use crate::link::{Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, parts};
 use crate::object::{ObjectBuffer, ObjectLayer};
 use crate::platform::Platform;
@@ -86,6 +87,7 @@ type RenameOfUnit = dyn Fn(&MaterializationResponsibility, &str) -> Option<Box<s
 struct PlacedLink {
     tls: Option<(TlsReservation, NotedTls)>,
     link: Link<Allocated>,
+    names: NamedCode,
     stubs: Option<Stubs>,
 }
 
@@ -126,7 +128,7 @@ impl ObjectLinkingLayer {
     /// One copy of the contents.
     pub fn emit_graph(&self, responsibility: MaterializationResponsibility, graph: LinkGraph<'_>) {
         let graph = self.rename(&responsibility, graph);
-        self.link(vec![responsibility], graph, None);
+        self.link(vec![responsibility], graph, None, Vec::new());
     }
 
     /// Links an object that `change` changes first. The values to `keep` are dropped after the code.
@@ -140,7 +142,7 @@ impl ObjectLinkingLayer {
         let graph = parts::parse(object).and_then(change);
         let keeps = keep.map(|cells| Stubs { targets: Arc::default(), cells });
         let graph = graph.and_then(|graph| self.rename(&responsibility, graph));
-        self.link(vec![responsibility], graph, keeps);
+        self.link(vec![responsibility], graph, keeps, vec![object.clone()]);
     }
 
     /// The same for a graph of stubs, which lead on to other code when they are called.
@@ -150,7 +152,7 @@ impl ObjectLinkingLayer {
         graph: LinkGraph<'_>,
         stubs: Stubs,
     ) {
-        self.link(vec![responsibility], Ok(graph), Some(stubs));
+        self.link(vec![responsibility], Ok(graph), Some(stubs), Vec::new());
     }
 
     /// Keeps the code at `address` mapped, and all that it refers to, directly or through other code. Nothing if the address is not in
@@ -215,7 +217,7 @@ impl ObjectLinkingLayer {
             parts::parse(object).and_then(|graph| self.rename(responsibility, graph))
         });
         let graph = one_graph(graphs.collect());
-        self.link(responsibilities, graph, None);
+        self.link(responsibilities, graph, None, objects.clone());
     }
 
     fn rename<'a>(
@@ -234,9 +236,10 @@ impl ObjectLinkingLayer {
         responsibilities: Vec<MaterializationResponsibility>,
         graph: Result<LinkGraph<'_>, LinkError>,
         stubs: Option<Stubs>,
+        sources: Vec<ObjectBuffer>,
     ) {
         let graph = graph.map_err(Failed::from);
-        let placed = match graph.and_then(|graph| self.begin(&responsibilities, graph, stubs)) {
+        let placed = match graph.and_then(|graph| self.begin(&responsibilities, graph, stubs, sources)) {
             Ok(placed) => placed,
             Err(error) => return fail_all(responsibilities, error),
         };
@@ -267,6 +270,7 @@ impl ObjectLinkingLayer {
         responsibilities: &[MaterializationResponsibility],
         graph: LinkGraph<'_>,
         stubs: Option<Stubs>,
+        sources: Vec<ObjectBuffer>,
     ) -> Result<PlacedLink, Failed> {
         let discarded = discarded_definitions(responsibilities, &graph);
         let is_wanted_low = |name: &str| self.low.is_wanted(name);
@@ -277,7 +281,8 @@ impl ObjectLinkingLayer {
         };
         let mut link = Link::new(graph, &options)?.allocate(self.executor.memory())?;
         let tls = self.placements.place(&mut link, &*self.executor)?;
-        Ok(PlacedLink { tls, link, stubs })
+        let names = names::of_link(&link, &sources, stubs.is_some());
+        Ok(PlacedLink { tls, link, names, stubs })
     }
 
     /// Resolves, fixes up, and publishes; the code can run afterwards, once what it needs can.
@@ -295,7 +300,7 @@ impl ObjectLinkingLayer {
             tls_distance: &|variable| self.executor.tls_distance(variable),
             entries: self.executor.entries(),
         };
-        let PlacedLink { tls, link, stubs } = placed;
+        let PlacedLink { tls, link, names, stubs } = placed;
         let definition = |name: &str| found.get(&dylib.session().intern(name));
         let mut low_entries = HashMap::new();
         for name in link.low_externals() {
@@ -329,6 +334,7 @@ impl ObjectLinkingLayer {
         }
         let mut actions = linked.actions;
         actions.is_stubs = stubs.is_some();
+        actions.names = Some(NamedCode { dylib: dylib.name().into(), ..names });
         let extent = |home| CodeExtent { home, ranges: linked.ranges.clone() };
         actions.end = self.platform.home(dylib).map(extent);
         let (reservation, noted) = tls.unzip();
@@ -368,46 +374,6 @@ fn one_graph(graphs: Result<Vec<LinkGraph<'_>>, LinkError>) -> Result<LinkGraph<
         Ok([only]) => Ok(only),
         Err(several) => LinkGraph::merge(several),
     }
-}
-
-/// The definitions of objects that lost against other definitions.
-///
-/// A definition beyond the unit's promise is either of two things. An exported symbol, or one that the dylib defines elsewhere, lost
-/// against another definition: references go there, as a static linker would have it. A hidden symbol without another definition came up
-/// during code generation (the personality reference of exception tables is one) and stays local to the object.
-fn discarded_definitions(
-    responsibilities: &[MaterializationResponsibility],
-    graph: &LinkGraph<'_>,
-) -> HashSet<Box<str>> {
-    let (mut discarded, mut hidden) = (HashSet::default(), Vec::new());
-    let Some(first) = responsibilities.first() else { return discarded };
-    let promised: FxHashSet<&SymbolName> =
-        responsibilities.iter().flat_map(|responsibility| responsibility.symbols().keys()).collect();
-    for (name, exported) in global_definitions(graph) {
-        let symbol = first.session().intern(name);
-        if promised.contains(&symbol) {
-            continue;
-        }
-        if exported {
-            discarded.insert(name.into());
-        } else {
-            hidden.push(symbol);
-        }
-    }
-    if !hidden.is_empty() {
-        let elsewhere = first.dylib().flags(hidden);
-        discarded.extend(elsewhere.into_iter().map(|(name, _)| name.as_str().into()));
-    }
-    discarded
-}
-
-/// Definitions that other objects could refer to by name, and whether other dylibs could.
-fn global_definitions<'g>(graph: &'g LinkGraph<'_>) -> impl Iterator<Item = (&'g str, bool)> {
-    graph.symbols().iter().enumerate().filter_map(|(index, symbol)| {
-        let is_definition = matches!(symbol.location(), Location::Block(..) | Location::Absolute(_));
-        let is_global = is_definition && symbol.binding() != Binding::Local;
-        is_global.then(|| (graph.symbol_name(SymbolId::of(index)), symbol.is_exported()))
-    })
 }
 
 fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {

@@ -18,8 +18,10 @@
 //! fails before that has changed nothing there.
 
 mod code;
+mod discarded;
 mod layer;
 mod low;
+mod names;
 mod placements;
 mod publish;
 mod share;

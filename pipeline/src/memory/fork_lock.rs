@@ -28,6 +28,12 @@ impl<T> ForkLock<T> {
         unsafe { &*self.0.get() }.lock()
     }
 
+    /// Takes the lock if it is free: for signal handlers.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        // SAFETY: as in `lock`.
+        unsafe { &*self.0.get() }.try_lock()
+    }
+
     /// Waits for the lock; the guard is not tied to the borrow.
     ///
     /// # Safety
@@ -75,6 +81,11 @@ impl<T> StaticForkLock<T> {
     /// Waits for the lock.
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.lock.lock()
+    }
+
+    /// Takes the lock if it is free: for signal handlers.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.lock.try_lock()
     }
 
     /// After a fork, in the child: lets `change` the value, and makes the lock anew.

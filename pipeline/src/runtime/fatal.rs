@@ -1,7 +1,7 @@
 //! The end of the process by a signal: a report is written first.
 //!
 //! ```text
-//!   signal ─▶ end_by ─▶ the latest text is taken ─▶ stderr ─▶ SIG_DFL ─▶ the same signal again
+//!   signal ─▶ end_by ─▶ frames, and the latest text ─▶ stderr ─▶ SIG_DFL ─▶ the same signal again
 //! ```
 //!
 //! Our handler stands where a signal would end the process by its default. So the status is that of the signal, and a core file has the
@@ -12,6 +12,9 @@
 //!
 //! - a handler with `SA_RESETHAND` leaves the system's default behind, and no report;
 //! - a handler with `SA_ONSTACK` runs on our stack while the program has none of its own.
+//!
+//! A fault, or an abort, is reported with the frames of its thread ([`frames`](super::frames)), by the names that linked code has in
+//! `debug/`. Names are those of the object: demangling would allocate. So would lines of sources.
 //!
 //! **Never** does the handler allocate or take a lock. It waits for a reader of stderr for a second, and then gives up.
 //!
@@ -41,11 +44,30 @@ pub struct FatalReport {
     /// Whether a thread writes the report.
     is_ending: AtomicBool,
     is_withdrawn: AtomicBool,
+    signals: ReportedSignals,
+    frames: WriteFrames,
     /// Which stack of ours each thread has.
     stack: libc::pthread_key_t,
 }
 
 static REPORT: OnceLock<Option<FatalReport>> = OnceLock::new();
+
+/// The signals that are reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportedSignals {
+    /// All that end a process.
+    All,
+    /// Those that a defect of the program leads to.
+    Faults,
+}
+
+/// Writes the frames of the thread that a signal has stopped: [`frames`](super::frames) has the function. The last argument is that of the
+/// handler.
+pub type WriteFrames = unsafe fn(&mut dyn fmt::Write, *const c_void) -> fmt::Result;
+
+/// The signals of faults and aborts.
+const FAULTS: [c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
 /// How long stderr is waited for, and a thread that writes there.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -71,8 +93,13 @@ const HARMLESS: [c_int; 9] = [
 
 /// Has the process write a report when a signal ends it. To be called once, before the process has threads of the program's.
 ///
+/// Of a fault the report has what `frames` writes, whichever `signals` are asked for.
+///
 /// `None` where the system lacks room, and for the first process of a system: its signals do nothing by default.
-pub fn report_at_fatal_signals() -> Option<&'static FatalReport> {
+pub fn report_at_fatal_signals(
+    signals: ReportedSignals,
+    frames: WriteFrames,
+) -> Option<&'static FatalReport> {
     let new = || {
         let mut stack = 0;
         // SAFETY: the key can be written; `give_back_stack` takes what `give_stack` stores.
@@ -82,7 +109,7 @@ pub fn report_at_fatal_signals() -> Option<&'static FatalReport> {
         }
         let (began, process, text) = (Instant::now(), std::process::id(), AtomicPtr::new(ptr::null_mut()));
         let (is_ending, is_withdrawn) = (AtomicBool::new(false), AtomicBool::new(false));
-        Some(FatalReport { began, process, text, is_ending, is_withdrawn, stack })
+        Some(FatalReport { began, process, text, is_ending, is_withdrawn, signals, frames, stack })
     };
     let report = REPORT.get_or_init(new).as_ref()?;
     give_stack();
@@ -116,7 +143,10 @@ impl FatalReport {
     }
 
     /// Writes the report to stderr.
-    fn write(&self, signal: c_int) {
+    ///
+    /// # Safety
+    /// `context` is the third argument of the handler.
+    unsafe fn write(&self, signal: c_int, context: *const c_void) {
         // ordering[fatal-report]: AcqRel. Pairs with itself, as in `swap`.
         let text = self.text.swap(ptr::null_mut(), Ordering::AcqRel);
         // Relaxed: as in `withdraw`.
@@ -126,7 +156,11 @@ impl FatalReport {
         let mut stderr = Stderr { until: Instant::now() + PATIENCE };
         // SAFETY: the text was taken, and is never freed: this process ends.
         let text = unsafe { text.as_ref() }.map_or("", String::as_str);
-        // The rest is lost where stderr takes no more.
+        if FAULTS.contains(&signal) {
+            // The rest is lost where stderr takes no more.
+            // SAFETY: the caller's obligation.
+            _ = writeln!(stderr).and_then(|()| unsafe { (self.frames)(&mut stderr, context) });
+        }
         _ = writeln!(stderr, "\n{text}{}", LastLine { signal, after: self.began.elapsed() });
     }
 }
@@ -183,7 +217,7 @@ impl fmt::Write for Stderr {
 }
 
 /// The handler.
-extern "C" fn end_by(signal: c_int, _info: *mut libc::siginfo_t, _context: *mut c_void) {
+extern "C" fn end_by(signal: c_int, _info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: all of it may be done in a handler, and the sets and actions live in this frame. A thread that was interrupted goes on with the
     // mask that it had, under which the signal comes again.
     unsafe {
@@ -201,7 +235,7 @@ extern "C" fn end_by(signal: c_int, _info: *mut libc::siginfo_t, _context: *mut 
                 let mut ignored = by_default;
                 ignored.sa_sigaction = libc::SIG_IGN;
                 libc::sigaction(libc::SIGPIPE, &raw const ignored, ptr::null_mut());
-                report.write(signal);
+                report.write(signal, context);
             }
         }
         libc::sigaction(signal, &raw const by_default, ptr::null_mut());
@@ -216,7 +250,9 @@ fn handler() -> libc::sighandler_t {
 
 /// Puts the handler where a signal would end the process, if reports are wanted.
 pub(super) fn stand_in_for_default(signal: c_int) {
-    if installed().is_none() || HARMLESS.contains(&signal) {
+    let Some(report) = installed() else { return };
+    if HARMLESS.contains(&signal) || (report.signals == ReportedSignals::Faults && !FAULTS.contains(&signal))
+    {
         return;
     }
     // SAFETY: the action is filled before it is read. The handler may interrupt anything. Signals that cannot be had are refused.

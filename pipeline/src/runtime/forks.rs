@@ -37,10 +37,11 @@ pub(super) enum LockOrder {
     UnwindIndex,
     Stubs,
     StubCells,
+    CodeNames,
 }
 
 impl LockOrder {
-    const COUNT: usize = Self::StubCells as usize + 1;
+    const COUNT: usize = Self::CodeNames as usize + 1;
 }
 
 /// The locks that are known, by their order. Set once each, while [`GATE`] is held.

@@ -8,10 +8,12 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 
 use super::endings::Ending;
+use super::forks::{self, LockOrder};
 use super::process::{self, KnownEntry};
 use super::tls::{self, ReservedTls, TlsIndex, TlsModule, register_module};
 use super::unwind::{self, UnwindError, UnwindRegistration};
 use super::{call_through, ifunc, tls::distance_from_thread_pointer};
+use crate::debug;
 use crate::executor::{
     Actions, CodeNumber, Executor, HeldTls, NotStatic, PublishError, Published, RuntimeEntries, TlsError,
     TlsImage, TlsPlacement, TlsReservation, TlsResolvers, TlsShape,
@@ -83,7 +85,7 @@ impl Executor for InProcessExecutor {
         tls: Option<TlsReservation>,
         actions: Actions,
     ) -> Result<Box<dyn Published>, PublishError> {
-        let Actions { tls: image, unwind, is_stubs, end, low_entry } = actions;
+        let Actions { tls: image, unwind, is_stubs, end, low_entry, names } = actions;
         let finalize = tracing::debug_span!("memory.finalize");
         let memory = uruk_core::in_span(finalize, || memory.finalize())?;
         // Each step that fails drops the ones before it, so they are in the order of `InProcess`.
@@ -97,7 +99,17 @@ impl Executor for InProcessExecutor {
         let unwind = unwind.map_err(refused)?;
         let ending = end.map(Ending::new).transpose();
         let ending = ending.map_err(|code| refused(UnwindError::Watch { code }))?;
-        Ok(Box::new(InProcess { ending, _unwind: unwind, _tls: tls, _low_entry: low_entry, memory }))
+        forks::watch().map_err(|code| refused(UnwindError::Watch { code }))?;
+        forks::hold_over_forks(LockOrder::CodeNames, &debug::TABLE);
+        let names = names.map(debug::register);
+        Ok(Box::new(InProcess {
+            ending,
+            _names: names,
+            _unwind: unwind,
+            _tls: tls,
+            _low_entry: low_entry,
+            memory,
+        }))
     }
 }
 
@@ -109,6 +121,7 @@ fn refused(error: UnwindError) -> PublishError {
 struct InProcess {
     /// `None` for code that is there until the process ends.
     ending: Option<Ending>,
+    _names: Option<debug::Registration>,
     _unwind: Option<UnwindRegistration>,
     _tls: Option<TlsReservation>,
     _low_entry: Option<KnownEntry>,

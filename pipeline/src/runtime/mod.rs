@@ -12,6 +12,7 @@ pub mod entry;
 pub mod exit;
 pub mod fatal;
 pub(crate) mod forks;
+pub mod frames;
 pub mod ifunc;
 pub mod image;
 pub mod in_process;

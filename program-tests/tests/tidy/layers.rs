@@ -26,9 +26,10 @@ const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs"
 const ROOT: &str = "core/src/protocol/";
 
 /// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
-const PIPELINE: [&str; 14] = [
+const PIPELINE: [&str; 15] = [
     "arch",     // relocations, instructions, templates of code
     "memory",   // pages, and views of them
+    "debug",    // names of linked code, for debuggers, profilers and reports
     "executor", // the door to the place where code runs: a trait, and data
     "runtime",  // this process as that place: the C library and libgcc, in their own terms
     "guard",    // threads that say what they may be running

@@ -28,7 +28,7 @@ pub(super) use padding::{begins_with_jump_over, is_padding};
 pub(crate) use program::{START_FILES, jump_with_argument};
 pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
 pub(crate) use relocations::loaded_slot;
-pub(super) use relocations::{foreign_name, meaning};
+pub(super) use relocations::{debug_field_bytes, foreign_name, meaning};
 pub(super) use stubs::{
     entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
 };

@@ -55,6 +55,15 @@ pub(in crate::arch) fn meaning(kind: elf::RelocationType) -> Meaning {
     })
 }
 
+/// Addresses, offsets in other sections, and offsets of thread-local variables.
+pub(in crate::arch) const fn debug_field_bytes(number: elf::RelocationType) -> Option<usize> {
+    match number {
+        elf::R_X86_64_64 | elf::R_X86_64_DTPOFF64 => Some(8),
+        elf::R_X86_64_32 | elf::R_X86_64_32S | elf::R_X86_64_DTPOFF32 => Some(4),
+        _ => None,
+    }
+}
+
 pub(in crate::arch) fn foreign_name(kind: elf::RelocationType) -> Box<str> {
     let name = match kind {
         elf::R_X86_64_COPY => "R_X86_64_COPY",

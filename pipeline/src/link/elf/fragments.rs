@@ -61,6 +61,8 @@ impl<'a> Parser<'a> {
         self.graph.sections.push(Section {
             name: Default::default(),
             object: OBJECT,
+            file: 0,
+            number: 0,
             role: SectionRole::Code,
             init,
             size: code.len() as u64,

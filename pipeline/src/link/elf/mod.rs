@@ -78,7 +78,8 @@ impl<'a> Parser<'a> {
         }
         let headers = header.section_headers(ENDIAN, bytes).map_err(|error| fail(error.to_string()))?;
         check_sections(headers, bytes.len()).map_err(|error| fail(error.to_string()))?;
-        let mut graph = LinkGraph { arch, objects: vec![name.into()], ..LinkGraph::default() };
+        let mut graph =
+            LinkGraph { arch, objects: vec![name.into()], files: vec![false], ..LinkGraph::default() };
         let names = names::Names::keep(&mut graph, header, bytes, &sections, &symbols)?;
         let section_ids = vec![None; sections.len()];
         Ok(Self { bytes, sections, symbols, names, graph, section_ids, cies: Vec::new() })

@@ -28,12 +28,14 @@ impl<'a> Parser<'a> {
             let name = self.section_name(header)?;
             self.spend_name("", name.as_bytes())?;
             let role = role_of(header, name).map_err(|what| self.error(name, 0, what))?;
+            self.graph.files[0] |= name == ".debug_info";
             let Some(role) = role else { continue };
             let fragment = fragment_role(header, name);
             if let Some(init) = fragment {
                 self.start_fragment(header, name, init)?;
             }
             let id = self.add_section(header, name, role)?;
+            self.graph.sections[id.index()].number = index.0 as u32;
             self.section_ids[index.0] = Some(id);
             if fragment.is_some() {
                 self.end_fragment();
@@ -66,6 +68,8 @@ impl<'a> Parser<'a> {
         let section = Section {
             name: self.keep_section_name(header.sh_name(ENDIAN), name),
             object: OBJECT,
+            file: 0,
+            number: 0,
             role,
             init: init_role(header.sh_type(ENDIAN), name),
             size,
@@ -133,6 +137,8 @@ impl<'a> Parser<'a> {
         let section = Section {
             name: self.common_name()?,
             object: OBJECT,
+            file: 0,
+            number: 0,
             role,
             init: None,
             size,

@@ -245,8 +245,19 @@ impl<'a> LinkGraphBuilder<'a> {
             (SectionId::of(self.graph.sections.len()), BlockId::of(self.graph.blocks.len()));
         let name = self.name(name);
         let (object, is_grouped, block_count) = (OBJECT, false, 1);
-        let section =
-            Section { name, object, role, init, size, align_log2, is_grouped, first_block, block_count };
+        let section = Section {
+            name,
+            object,
+            file: 0,
+            number: 0,
+            role,
+            init,
+            size,
+            align_log2,
+            is_grouped,
+            first_block,
+            block_count,
+        };
         self.graph.sections.push(section);
         self.graph.contents.push(if role.is_zero_fill() { &[] } else { content });
         id

@@ -63,6 +63,10 @@ pub enum InitRole {
 pub struct Section {
     pub(in crate::link) name: Name,
     pub(in crate::link) object: ObjectId,
+    /// The file that it was read from.
+    pub(in crate::link) file: u32,
+    /// Its number in that file; zero if it was not read.
+    pub(in crate::link) number: u32,
     pub(in crate::link) role: SectionRole,
     pub(in crate::link) init: Option<InitRole>,
     pub(in crate::link) size: u64,

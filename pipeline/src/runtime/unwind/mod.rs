@@ -218,6 +218,18 @@ pub struct DlFindObject {
     reserved: [u64; 7],
 }
 
+impl DlFindObject {
+    /// The address of the `.eh_frame_hdr`.
+    pub(super) fn eh_frame_hdr(&self) -> u64 {
+        self.eh_frame
+    }
+
+    /// The address of the dynamic linker's record of the file.
+    pub(super) fn link_map(&self) -> u64 {
+        self.link_map
+    }
+}
+
 type FindObject = unsafe extern "C" fn(*mut c_void, *mut DlFindObject) -> c_int;
 
 /// Takes the place of glibc's function of this name for the whole process, if it is in the executable.

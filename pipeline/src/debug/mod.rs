@@ -1,0 +1,26 @@
+//! Linked code as debuggers, profilers and reports see it: names for addresses, and lines of sources.
+//!
+//! ```text
+//!   link ─▶ NamedCode ─▶ register ─▶ names ◀── symbol_at, reports of signals
+//!                                      ├─────▶ gdb (merged ELF files in memory)
+//!                                      └─────▶ perf (a map, or jitdump)
+//! ```
+//!
+//! There is one table for the process, since addresses are the process's. Code is in it from its publication until just before its memory
+//! goes: an address that is used again by other code never leads to the old name.
+//!
+//! Symbols are kept as ranges. DWARF is kept as the object has it, and relocated when it is asked for: an object without DWARF is not kept.
+//!
+//! **Never:** nothing here runs code, or follows an address that DWARF or a symbol table says.
+//!
+//! **Holds.** The table's lock is held over forks. No other lock is taken under it, and no owner of an object's bytes is dropped under it.
+
+mod code;
+mod dwarf;
+mod lines;
+mod names;
+
+pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolTable};
+pub use lines::SourcePlace;
+pub use names::{Registration, SymbolAt, register, symbol_at};
+pub(crate) use names::{TABLE, try_symbol_at};

@@ -1,0 +1,175 @@
+//! The table of the process: which code is at an address, and its name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
+
+use super::code::NamedCode;
+use super::lines::{self, SourcePlace};
+use crate::memory::StaticForkLock;
+
+/// The table. It is held over forks by `runtime/forks.rs`.
+pub(crate) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
+
+/// Named code by its addresses.
+pub(crate) struct Table {
+    /// By first address: one past the last, and the code.
+    by_start: BTreeMap<u64, (u64, Arc<NamedCode>)>,
+}
+
+/// The name of an address in linked code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SymbolAt {
+    /// The symbol, as the object has it.
+    pub symbol: Box<str>,
+    /// How far the address is from the symbol's.
+    pub offset: u64,
+    /// The unit that defines it.
+    pub unit: Box<str>,
+    /// The dylib of the unit.
+    pub dylib: Box<str>,
+    /// Whether the address is in a stub that leads on to the symbol, and not in the symbol itself.
+    pub is_stub: bool,
+    /// The place in the source, where the object has DWARF that says so.
+    pub place: Option<SourcePlace>,
+}
+
+/// Code that has its names in the table. Dropping it takes them out; to be dropped before the code's memory goes.
+#[must_use = "dropping the registration undoes it"]
+pub struct Registration(Arc<NamedCode>);
+
+/// Puts the names of code into the table.
+///
+/// # Concurrency
+/// Callable from any thread. One lock, for a few steps in a tree.
+///
+/// # Cost
+/// A tenth of a microsecond a segment.
+pub fn register(code: NamedCode) -> Registration {
+    let code = Arc::new(code);
+    TABLE.lock().add(&code);
+    Registration(code)
+}
+
+/// The name of an address in the code of any engine of the process. `None` if no symbol is there.
+///
+/// # Concurrency
+/// Callable from any thread, but not from a signal handler.
+///
+/// # Cost
+/// Linear in the symbols of the object. If that has DWARF, it is relocated and read anew each time: milliseconds for a large object.
+pub fn symbol_at(address: ExecutorAddr) -> Option<SymbolAt> {
+    let code = TABLE.lock().find(address.value())?.clone();
+    let symbol = code.symbol_at(address.value())?;
+    Some(SymbolAt {
+        symbol: code.symbols.name(symbol).into(),
+        offset: address.value() - symbol.start,
+        unit: code.unit_of(symbol).into(),
+        dylib: code.dylib.clone(),
+        is_stub: code.is_stubs,
+        place: lines::place_of(&code, address.value()),
+    })
+}
+
+/// Has `told` the symbol, the offset and the unit of an address, in a signal handler: without waiting and without allocating. `None` if the table
+/// is locked at that moment; `Some(false)` if the address has no name.
+pub(crate) fn try_symbol_at(address: u64, told: &mut dyn FnMut(&str, u64, &str)) -> Option<bool> {
+    let table = TABLE.try_lock()?;
+    let Some(code) = table.find(address) else { return Some(false) };
+    let Some(symbol) = code.symbol_at(address) else { return Some(false) };
+    told(code.symbols.name(symbol), address - symbol.start, code.unit_of(symbol));
+    Some(true)
+}
+
+impl Table {
+    const fn new() -> Self {
+        Self { by_start: BTreeMap::new() }
+    }
+
+    fn add(&mut self, code: &Arc<NamedCode>) {
+        for range in code.ranges.iter().filter(|range| !range.is_empty()) {
+            self.by_start.insert(range.start, (range.end, code.clone()));
+        }
+    }
+
+    fn remove(&mut self, code: &Arc<NamedCode>) {
+        for range in &code.ranges {
+            if self.by_start.get(&range.start).is_some_and(|(_, known)| Arc::ptr_eq(known, code)) {
+                self.by_start.remove(&range.start);
+            }
+        }
+    }
+
+    fn find(&self, address: u64) -> Option<&Arc<NamedCode>> {
+        let (_, (end, code)) = self.by_start.range(..=address).next_back()?;
+        (address < *end).then_some(code)
+    }
+}
+
+impl Drop for Registration {
+    /// The last of the code's names goes behind the lock: objects have owners of the embedder's.
+    fn drop(&mut self) {
+        TABLE.lock().remove(&self.0);
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Registration({:#x})", self.0.code.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses that no process has.
+    const NOWHERE: u64 = 1 << 60;
+
+    fn named(name: &str, start: u64) -> NamedCode {
+        let range = start..start + 16;
+        let mut code = NamedCode {
+            units: ["unit.o".into()].into(),
+            code: range.clone(),
+            ranges: [range.clone()].into(),
+            ..NamedCode::default()
+        };
+        code.symbols.add(name, 0, range, true);
+        code
+    }
+
+    #[test]
+    fn a_name_is_found_until_its_registration_goes_and_memory_gets_a_new_one() {
+        let symbol =
+            |address| symbol_at(ExecutorAddr::new(address)).map(|found| (found.symbol, found.offset));
+        let first = register(named("first", NOWHERE));
+        assert_eq!(symbol(NOWHERE + 3), Some(("first".into(), 3)));
+        assert_eq!(symbol(NOWHERE + 16), None);
+        drop(first);
+        assert_eq!(symbol(NOWHERE + 3), None);
+        let second = register(named("second", NOWHERE));
+        assert_eq!(symbol(NOWHERE + 3), Some(("second".into(), 3)));
+        drop(second);
+    }
+
+    #[test]
+    fn a_locked_table_is_told_and_not_waited_for() {
+        let registration = register(named("held", NOWHERE + 64));
+        let ask = || {
+            try_symbol_at(NOWHERE + 65, &mut |name, offset, unit| {
+                assert_eq!((name, offset, unit), ("held", 1, "unit.o"));
+            })
+        };
+        let guard = TABLE.lock();
+        assert_eq!(ask(), None);
+        drop(guard);
+        // Other tests lock the table too.
+        while ask() != Some(true) {
+            std::thread::yield_now();
+        }
+        drop(registration);
+    }
+}
