@@ -14,8 +14,9 @@ cd "$(dirname "$0")/.."
 # lld-22                        links the shared libraries and native twins of the tests
 # g++                           the C++ headers and library; with it the linker and `ar`
 # make                          the Makefile
-# gdb                           runs a module in a test, which is skipped without it
-packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb)
+# gdb                           debugs linked code in tests, which are skipped without it
+# linux-perf                    profiles linked code in a test, which is skipped without it
+packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb linux-perf)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

@@ -104,6 +104,12 @@ pub enum JitError {
     /// No memory for code could be reserved.
     #[error("cannot reserve memory for code")]
     Memory(#[from] MemoryError),
+    /// The file that a profiler reads cannot be made.
+    #[error("cannot make the file that perf reads")]
+    Perf {
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
     /// The compile threads could not be started.
     #[error("cannot start the compile threads")]
     Threads(#[from] BuildError),

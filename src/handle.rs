@@ -12,6 +12,7 @@ use uruk_core::{
     ExecutorAddr, ExecutorSymbolDef, LookupError, LookupRequest, LookupResult, LookupSet, SymbolFlags,
     SymbolName,
 };
+use uruk_pipeline::debug;
 use uruk_pipeline::linking::HeldCode;
 
 use crate::error::JitError;
@@ -292,6 +293,7 @@ impl Scope {
     fn hold(&self, symbol: &SymbolName, found: &LookupResult) -> Result<Option<Held>, JitError> {
         let found = found.get(symbol).zip(found.dependency(symbol));
         let (definition, token) = found.ok_or(LookupError::Closed)?;
+        debug::settle();
         let hold = || (definition, self.object_layer().hold(definition.address));
         Ok(self.session().while_present(token, hold)?)
     }

@@ -2,6 +2,7 @@
 //! code goes.
 
 use uruk_core::{LookupError, LookupSet};
+use uruk_pipeline::debug;
 
 use crate::error::JitError;
 use crate::scope::Scope;
@@ -58,6 +59,7 @@ impl Scope {
             platform.note_asked(unasked.iter().flat_map(|(_, symbols)| symbols));
             linked?;
         }
+        debug::settle();
         for dylib in &order {
             // SAFETY: the caller's obligation.
             unsafe { platform.initialize(dylib) }.map_err(LookupError::Wait)?;

@@ -6,6 +6,7 @@ use uruk_core::{
     ExecutorSymbolDef, LookupError, LookupRequest, LookupSet, SearchOrder, SymbolFlags, SymbolLookupFlags,
     SymbolName,
 };
+use uruk_pipeline::debug;
 use uruk_pipeline::platform::LatentUnit;
 
 use crate::error::JitError;
@@ -64,6 +65,7 @@ impl Jit {
             found = answer.map_err(|error| self.told(error))?.get(&entry);
         }
         self.bind_libraries(&order, for_libraries)?;
+        debug::settle();
         // The caller is going to call an entry that it asks for.
         found
             .filter(|found| found.flags.contains(SymbolFlags::CALLABLE))

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use uruk_core::{ExecutorSymbolDef, LookupError, LookupRequest, LookupSet};
+use uruk_pipeline::debug;
 
 use crate::error::{JitError, Unexported};
 use crate::executable;
@@ -26,9 +27,12 @@ impl Scope {
         let (session, dylib) = (&self.engine.session, self.dylib());
         let found = match self.engine.ready.find(session, dylib, symbol) {
             Some(ready) => ready,
-            None => session
-                .lookup_symbol(&self.order(), &session.intern(symbol))
-                .map_err(|error| self.told(error))?,
+            None => {
+                let found = session.lookup_symbol(&self.order(), &session.intern(symbol));
+                let found = found.map_err(|error| self.told(error))?;
+                debug::settle();
+                found
+            }
         };
         self.initialize_on_lookup()?;
         Ok(found)
@@ -68,6 +72,7 @@ impl Scope {
         async move {
             let found = answer.await.map_err(|error| scope.told(error))?;
             let found = found.get(&symbol).ok_or(LookupError::Closed)?;
+            debug::settle();
             scope.initialize_on_lookup()?;
             Ok(found)
         }

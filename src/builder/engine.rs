@@ -3,8 +3,9 @@
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionError, SessionEvent, TaskDispatcher};
 use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_pipeline::debug::{self, PerfFormat};
 use uruk_pipeline::linking::ObjectLinkingLayer;
-use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions};
+use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions, ViewPolicy};
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::image::ProgramImage;
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
@@ -26,6 +27,8 @@ pub(super) struct EngineOptions {
     pub(super) background_workers: Option<usize>,
     pub(super) keeps_dependants: bool,
     pub(super) owns_process: bool,
+    pub(super) debugger: bool,
+    pub(super) perf: Option<PerfFormat>,
 }
 
 /// The memory of an engine, and the layer that links into it.
@@ -49,6 +52,8 @@ impl EngineOptions {
             background_workers: None,
             keeps_dependants: false,
             owns_process: false,
+            debugger: is_on("URUK_DEBUGGER"),
+            perf: perf_of_environment(),
         }
     }
 
@@ -60,10 +65,18 @@ impl EngineOptions {
     /// # Errors
     /// [`JitError::Memory`].
     pub(super) fn ground(&mut self) -> Result<Ground, JitError> {
+        if self.debugger {
+            debug::set_debugger(true);
+        }
+        if self.perf.is_some() {
+            debug::set_perf(self.perf).map_err(|source| JitError::Perf { source: Arc::new(source) })?;
+        }
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None => Arc::new(InProcessMemoryManager::with_options(MemoryOptions {
                 keeps_program: self.owns_process,
+                // A debugger cannot write breakpoints into shared pages that are mapped for running alone.
+                views: if self.debugger { ViewPolicy::OneView } else { ViewPolicy::Automatic },
                 ..MemoryOptions::default()
             })?),
         };
@@ -107,6 +120,20 @@ impl EngineOptions {
                 Arc::new(workers.fold(pool, |pool, workers| pool.background_workers_max(workers)).build()?)
             }
         })
+    }
+}
+
+/// Whether the environment asks for something.
+fn is_on(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The files for perf that the environment asks for by `URUK_PERF`.
+fn perf_of_environment() -> Option<PerfFormat> {
+    match std::env::var("URUK_PERF").as_deref() {
+        Ok("map") => Some(PerfFormat::Map),
+        Ok("jitdump") => Some(PerfFormat::JitDump),
+        _ => None,
     }
 }
 

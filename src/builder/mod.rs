@@ -7,6 +7,7 @@ mod run;
 
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, SessionError, SessionEvent, TaskDispatcher};
+use uruk_pipeline::debug::PerfFormat;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
 use uruk_pipeline::lazy::LazyCallFailure;
@@ -155,6 +156,38 @@ impl JitBuilder {
     #[must_use]
     pub fn memory(mut self, memory: Arc<dyn MemoryManager>) -> Self {
         self.engine.memory = Some(memory);
+        self
+    }
+
+    /// Has gdb know the code: functions, lines, variables and frames. `break FILE:LINE`, `bt` and `info locals` work as in a program that
+    /// was linked ahead. Source lines and variables need objects or modules with debug information (`-g`).
+    ///
+    /// It holds for all engines of the process from here on; [`set_debugger`](uruk_pipeline::debug::set_debugger) switches it while the
+    /// program runs. Code that an engine places in [memory of one's own](Self::memory), or in which it was switched on later, has names and
+    /// frames, but gdb can set only hardware breakpoints (`hbreak`) there: two views of code are shared memory. Functions of IR that are compiled
+    /// by themselves ([`OnCall::Function`], tiers) have names and frames alone.
+    ///
+    /// # Cost
+    /// A copy of the debug information, made many units at a time, and memory in which objects share no pages.
+    ///
+    /// ORC: `enableDebuggerSupport`.
+    #[doc(alias = "enableDebuggerSupport")]
+    #[must_use]
+    pub fn debugger(mut self, is_on: bool) -> Self {
+        self.engine.debugger = is_on;
+        self
+    }
+
+    /// Has perf know the code: functions, and with [`PerfFormat::JitDump`] instructions and lines too.
+    ///
+    /// It holds for all engines of the process from here on; [`set_perf`](uruk_pipeline::debug::set_perf) switches it while the program
+    /// runs.
+    ///
+    /// ORC: `PerfSupportPlugin`.
+    #[doc(alias = "PerfSupportPlugin")]
+    #[must_use]
+    pub fn perf(mut self, format: impl Into<Option<PerfFormat>>) -> Self {
+        self.engine.perf = format.into();
         self
     }
 

@@ -13,6 +13,7 @@ use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
 use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, REPL_EXAMPLES};
+use super::perf::PerfArg;
 use super::units::{Age, Size};
 
 /// Compiles, links and runs programs inside one process.
@@ -286,6 +287,20 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) backtrace: bool,
 
+    /// Have gdb know the program: functions, lines, variables and frames. C and C++ files are compiled with -g.
+    ///
+    /// So does URUK_DEBUGGER=1 in the environment. Use -O0 to see every variable. With --lazy, modules are compiled as a whole: functions that are
+    /// compiled by themselves have no lines, and so it is with --tiered.
+    #[arg(long)]
+    pub(crate) debugger: bool,
+
+    /// Have perf know the program: names of functions (map), or code and lines too (jitdump).
+    ///
+    /// So does URUK_PERF in the environment. The map is /tmp/perf-PID.map; the dump is jit-PID.dump in the current directory, or in the one
+    /// that JITDUMPDIR names.
+    #[arg(long, value_name = "map|jitdump", value_enum)]
+    pub(crate) perf: Option<PerfArg>,
+
     /// Say on stderr what happens. Twice: every state a symbol goes through.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -342,6 +357,11 @@ impl RunArgs {
     /// Whether something is compiled before it is called.
     pub(crate) fn compiles_ahead(&self) -> bool {
         self.speculate.is_some() || self.speculate_callees
+    }
+
+    /// Whether sources are compiled with their lines.
+    pub(crate) fn wants_lines(&self) -> bool {
+        self.debugger || self.perf == Some(PerfArg::Jitdump)
     }
 
     fn take_files_behind_dashes(&mut self) {

@@ -45,9 +45,10 @@ pub(crate) fn compile_to_bitcode(
     path: &Path,
     language: &str,
     optimize: OptimizationLevel,
+    with_lines: bool,
 ) -> Result<Vec<u8>, ClangError> {
     let script = script(path).map_err(|source| ClangError::Read { path: path.to_owned(), source })?;
-    let mut command = command(path, language, optimize)?;
+    let mut command = command(path, language, optimize, with_lines)?;
     let Some(text) = script else {
         command.arg(&*no_option(path));
         return bitcode(path, command, Command::output);
@@ -64,15 +65,24 @@ pub(crate) fn compile_text(
     text: &[u8],
     language: &str,
     optimize: OptimizationLevel,
+    with_lines: bool,
 ) -> Result<Vec<u8>, ClangError> {
-    let mut command = command(name, language, optimize)?;
+    let mut command = command(name, language, optimize, with_lines)?;
     command.arg("-");
     bitcode(name, command, |command| output_of_input(command, text))
 }
 
-fn command(path: &Path, language: &str, optimize: OptimizationLevel) -> Result<Command, ClangError> {
+fn command(
+    path: &Path,
+    language: &str,
+    optimize: OptimizationLevel,
+    with_lines: bool,
+) -> Result<Command, ClangError> {
     let clang = found().ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
     let mut command = Command::new(clang);
+    if with_lines {
+        command.arg("-g");
+    }
     command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
         &format!("-{optimize}"),
         "-Xclang",

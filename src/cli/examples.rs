@@ -11,6 +11,8 @@ Examples:
   uruk run --lazy --speculate calls db.bc
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --backtrace app.bc               if it crashes, show in which functions
+  gdb -ex 'set breakpoint pending on' -ex 'break app.c:4' -ex run --args uruk run --debugger -O0 app.c
+  perf record -k mono uruk run --perf jitdump app.c       then: perf inject --jit -i perf.data -o jit.data; perf report -i jit.data
   uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
   clang -c -emit-llvm -o - a.c | uruk run - from standard input; a source: uruk run -x c -
 

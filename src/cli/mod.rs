@@ -12,6 +12,7 @@ mod observe;
 mod opt;
 mod order;
 mod passes;
+mod perf;
 mod profile;
 mod progress;
 mod repl;

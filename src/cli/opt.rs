@@ -80,7 +80,7 @@ fn read(file: &Path, args: &OptArgs) -> Result<ObjectBuffer, OptError> {
         bytes
     } else {
         match clang::language(file) {
-            Some(language) => clang::compile_to_bitcode(file, language, args.optimize)?,
+            Some(language) => clang::compile_to_bitcode(file, language, args.optimize, false)?,
             None => std::fs::read(file).map_err(failed)?,
         }
     };

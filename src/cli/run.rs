@@ -12,6 +12,7 @@ use std::time::Duration;
 use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
+use uruk::pipeline::debug::PerfFormat;
 use uruk::pipeline::ir::{OptimizationPipeline, Partition};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
@@ -307,8 +308,13 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
-    let mut builder =
-        builder.owns_process(true).partition(partition(args)).compile_on_call(args.lazy.map(OnCall::from));
+    let mut builder = builder.owns_process(true).partition(partition(args)).compile_on_call(on_call(args));
+    if args.debugger {
+        builder = builder.debugger(true);
+    }
+    if let Some(perf) = args.perf {
+        builder = builder.perf(PerfFormat::from(perf));
+    }
     if args.tiered {
         let delay = Duration::from_millis(args.tier_delay.into());
         builder = builder.tiers(CallCounting::new().with_threshold(args.tier_threshold).with_quiet(delay));
@@ -334,6 +340,12 @@ fn build(
     Ok(builder.build()?)
 }
 
+/// The piece that is compiled on a call. A function that is compiled by itself has no lines.
+fn on_call(args: &RunArgs) -> Option<OnCall> {
+    let asked = args.lazy.map(OnCall::from)?;
+    Some(if args.wants_lines() { OnCall::Module } else { asked })
+}
+
 fn partition(args: &RunArgs) -> Partition {
     match args.parts {
         Some(parts) => Partition::new(args.partition, parts.into()).of_all_modules(),
@@ -352,7 +364,7 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(|source| RunError::Input { source })?;
         if let Some(language) = &args.language {
             let name = Path::new("<standard input>");
-            let bitcode = clang::compile_text(name, &bytes, language, args.optimize)?;
+            let bitcode = clang::compile_text(name, &bytes, language, args.optimize, args.wants_lines())?;
             jit.add_ir(ObjectBuffer::new(name.display().to_string(), bitcode))?;
             return Ok(false);
         }
@@ -366,7 +378,7 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
             // A missing source is reported as any other missing file.
             File::open(file)
                 .map_err(|source| JitError::Read { path: file.into(), source: Arc::new(source) })?;
-            let bitcode = clang::compile_to_bitcode(file, language, args.optimize)?;
+            let bitcode = clang::compile_to_bitcode(file, language, args.optimize, args.wants_lines())?;
             jit.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
             Ok(false)
         }

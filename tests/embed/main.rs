@@ -4,6 +4,7 @@ mod beginnings;
 #[cfg(feature = "llvm")]
 mod cache;
 mod code_unit;
+mod debugged;
 mod dependants;
 mod dylibs;
 mod endings;
@@ -24,6 +25,7 @@ mod on_call;
 #[cfg(feature = "llvm")]
 mod on_call_files;
 mod plugins;
+mod profiled;
 mod redefine;
 mod redefine_level;
 mod reload;

@@ -19,7 +19,7 @@ fn an_address_has_its_symbol_unit_dylib_and_line() {
     let plus = address(&jit, "plus");
     let found = jit.symbol_at(plus).expect("the code is there");
     assert_eq!((&*found.symbol, found.offset, found.is_stub), ("plus", 0, false));
-    assert_eq!((&*found.unit, &*found.dylib), ("names.o", &*jit.main_dylib().name()));
+    assert_eq!((&*found.unit, &*found.dylib), ("names.o", jit.main_dylib().name()));
     let place = found.place.expect("the object has DWARF");
     assert!(place.file.ends_with(".c"), "{place:?}");
     assert_eq!(place.line, 5);

@@ -1,5 +1,6 @@
 //! [`NamedCode`]: the names of one piece of linked code, and the DWARF of its objects.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -66,6 +67,12 @@ impl NamedCode {
         let covers =
             |symbol: &&NamedSymbol| symbol.start <= address && address - symbol.start < symbol.size.max(1);
         self.symbols.symbols.iter().filter(covers).max_by_key(|symbol| symbol.start)
+    }
+
+    /// The name of a symbol for a debugger or profiler, which tells stubs from the functions that they lead on to.
+    pub(super) fn told_name(&self, symbol: &NamedSymbol) -> Cow<'_, str> {
+        let name = self.symbols.name(symbol);
+        if self.is_stubs { format!("stub of {name}").into() } else { name.into() }
     }
 
     /// The name of the unit that has a symbol.

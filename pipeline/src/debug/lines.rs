@@ -35,6 +35,27 @@ pub(super) fn place_of(code: &NamedCode, address: u64) -> Option<SourcePlace> {
     })
 }
 
+/// The places of all addresses of `code` where they change, sorted by address.
+pub(super) fn of(code: &NamedCode) -> Vec<(u64, SourcePlace)> {
+    let mut lines = Vec::new();
+    for file in &code.files {
+        let mut dwarf = Dwarf::default();
+        if dwarf.add(file).is_none() {
+            continue;
+        }
+        places_in(&dwarf, &mut |context| {
+            for (address, _, location) in context.find_location_range(code.code.start, code.code.end).ok()? {
+                if let (Some(file), Some(line @ 1..)) = (location.file, location.line) {
+                    lines.push((address, SourcePlace { file: file.into(), line, column: location.column }));
+                }
+            }
+            Some(())
+        });
+    }
+    lines.sort_by_key(|(address, _)| *address);
+    lines
+}
+
 /// Reads DWARF for `ask`.
 pub(super) fn places_in<T>(
     dwarf: &Dwarf,

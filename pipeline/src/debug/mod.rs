@@ -13,14 +13,23 @@
 //!
 //! **Never:** nothing here runs code, or follows an address that DWARF or a symbol table says.
 //!
-//! **Holds.** The table's lock is held over forks. No other lock is taken under it, and no owner of an object's bytes is dropped under it.
+//! **Holds.** Locks are held over forks; `watchers.rs` has their order. No owner of an object's bytes is dropped under one.
 
 mod code;
 mod dwarf;
+mod frames;
+mod gdb;
+mod image;
+mod jitdump;
 mod lines;
+mod memory;
 mod names;
+mod perf_map;
+mod watchers;
 
 pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolTable};
 pub use lines::SourcePlace;
 pub use names::{Registration, SymbolAt, register, symbol_at};
 pub(crate) use names::{TABLE, try_symbol_at};
+pub(crate) use watchers::WATCHERS;
+pub use watchers::{PerfFormat, has_debugger, set_debugger, set_perf, settle};

@@ -8,6 +8,7 @@ use uruk_core::sync::Arc;
 
 use super::code::NamedCode;
 use super::lines::{self, SourcePlace};
+use super::watchers;
 use crate::memory::StaticForkLock;
 
 /// The table. It is held over forks by `runtime/forks.rs`.
@@ -17,6 +18,10 @@ pub(crate) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new(
 pub(crate) struct Table {
     /// By first address: one past the last, and the code.
     by_start: BTreeMap<u64, (u64, Arc<NamedCode>)>,
+    pub(super) tells_gdb: bool,
+    pub(super) tells_perf: bool,
+    /// Code that gdb is to know and does not yet.
+    pub(super) pending: Vec<Arc<NamedCode>>,
 }
 
 /// The name of an address in linked code.
@@ -50,7 +55,13 @@ pub struct Registration(Arc<NamedCode>);
 /// A tenth of a microsecond a segment.
 pub fn register(code: NamedCode) -> Registration {
     let code = Arc::new(code);
-    TABLE.lock().add(&code);
+    let mut table = TABLE.lock();
+    table.add(&code);
+    let (tells_perf, pending) = (table.tells_perf, table.pending.len());
+    drop(table);
+    if tells_perf || pending > 0 {
+        watchers::added(&code, tells_perf, pending);
+    }
     Registration(code)
 }
 
@@ -86,12 +97,15 @@ pub(crate) fn try_symbol_at(address: u64, told: &mut dyn FnMut(&str, u64, &str))
 
 impl Table {
     const fn new() -> Self {
-        Self { by_start: BTreeMap::new() }
+        Self { by_start: BTreeMap::new(), tells_gdb: false, tells_perf: false, pending: Vec::new() }
     }
 
     fn add(&mut self, code: &Arc<NamedCode>) {
         for range in code.ranges.iter().filter(|range| !range.is_empty()) {
             self.by_start.insert(range.start, (range.end, code.clone()));
+        }
+        if self.tells_gdb {
+            self.pending.push(code.clone());
         }
     }
 
@@ -101,6 +115,15 @@ impl Table {
                 self.by_start.remove(&range.start);
             }
         }
+        self.pending.retain(|pending| !Arc::ptr_eq(pending, code));
+    }
+
+    /// All code, each piece once.
+    pub(super) fn all(&self) -> Vec<Arc<NamedCode>> {
+        let first = |&(start, (_, code)): &(&u64, &(u64, Arc<NamedCode>))| {
+            code.ranges.iter().find(|range| !range.is_empty()).is_some_and(|range| range.start == *start)
+        };
+        self.by_start.iter().filter(first).map(|(_, (_, code))| code.clone()).collect()
     }
 
     fn find(&self, address: u64) -> Option<&Arc<NamedCode>> {
@@ -112,7 +135,13 @@ impl Table {
 impl Drop for Registration {
     /// The last of the code's names goes behind the lock: objects have owners of the embedder's.
     fn drop(&mut self) {
-        TABLE.lock().remove(&self.0);
+        let mut table = TABLE.lock();
+        table.remove(&self.0);
+        let is_watched = table.tells_gdb || table.tells_perf;
+        drop(table);
+        if is_watched {
+            watchers::removed(&self.0);
+        }
     }
 }
 

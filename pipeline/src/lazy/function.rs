@@ -14,6 +14,7 @@ use super::group::{GroupTable, StubGroup};
 use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
+use crate::debug;
 use crate::linking::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{Cells, Destination, NamedCells, SlotAddr};
@@ -249,6 +250,7 @@ pub(super) fn find(
         let address = definition.address;
         // Removed in between: what is there now is looked up.
         if let Some(held) = dylib.session().while_present(token, || hold(address))? {
+            debug::settle();
             return Ok((address, held));
         }
     }

@@ -22,8 +22,8 @@ use uruk_core::sync::MutexGuard;
 
 use crate::memory::{HeldOverForks, StaticForkLock};
 
-/// The order in which a fork takes the locks. No thread takes one of them while holding another, so any order will do. Locks of a thread
-/// that compiles and links have handlers of their own: [`background`](super::background).
+/// The order in which a fork takes the locks. No thread takes one of them while holding another, but for the last two. So any order of the
+/// others will do. Locks of a thread that compiles and links have handlers of their own: [`background`](super::background).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LockOrder {
     TlsReserve,
@@ -37,6 +37,8 @@ pub(super) enum LockOrder {
     UnwindIndex,
     Stubs,
     StubCells,
+    /// Debuggers and profilers, under whose lock that of the names is taken.
+    CodeWatchers,
     CodeNames,
 }
 

@@ -100,6 +100,7 @@ impl Executor for InProcessExecutor {
         let ending = end.map(Ending::new).transpose();
         let ending = ending.map_err(|code| refused(UnwindError::Watch { code }))?;
         forks::watch().map_err(|code| refused(UnwindError::Watch { code }))?;
+        forks::hold_over_forks(LockOrder::CodeWatchers, &debug::WATCHERS);
         forks::hold_over_forks(LockOrder::CodeNames, &debug::TABLE);
         let names = names.map(debug::register);
         Ok(Box::new(InProcess {

@@ -366,7 +366,7 @@ impl Executor for OtherProcess {
         tls: Option<TlsReservation>,
         actions: Actions,
     ) -> Result<Box<dyn Published>, PublishError> {
-        let Actions { tls: image, unwind, is_stubs, end, low_entry } = actions;
+        let Actions { tls: image, unwind, is_stubs, end, low_entry, names: _ } = actions;
         assert!(end.is_none() && low_entry.is_none(), "the program has its process for itself");
         let steps = Steps { tls: tls.as_ref().map(TlsReservation::placement).zip(image), unwind, is_stubs };
         let memory = memory.finalize()?;

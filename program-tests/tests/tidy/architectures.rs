@@ -9,6 +9,7 @@ const ROOM: &str = "pipeline/src/arch/";
 const ASSEMBLY: &[(&str, &str)] = &[
     ("core/src/symbol/window.rs", "compares several names at once, in a crate that knows no linker"),
     ("core/src/symbol/text.rs", "fetches a line of the cache to be written"),
+    ("pipeline/src/debug/gdb.rs", "has two weak symbols, which the language has not"),
     ("pipeline/src/ir/library.rs", "binds functions of LLVM when they are called"),
     ("pipeline/src/ir/processor.rs", "asks this processor for its name and features"),
     ("pipeline/src/runtime/allocation/mod.rs", "is called by the C library in its convention"),

@@ -38,6 +38,11 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ),
     ("core/src/ready_index/lone_guard.rs", "passes a method of `seize` on that is unsafe to call"),
     ("core/src/symbol/window.rs", "calls what every x86-64 has by its name"),
+    ("pipeline/src/debug/gdb.rs", "keeps the list that gdb reads"),
+    ("pipeline/src/debug/image.rs", "describes code that its caller keeps mapped"),
+    ("pipeline/src/debug/jitdump.rs", "maps the file by which perf finds it, and copies code"),
+    ("pipeline/src/debug/memory.rs", "reads linked code where it lies"),
+    ("pipeline/src/debug/watchers.rs", "keeps code mapped while it is described"),
     ("pipeline/src/ir/", "LLVM's C interface"),
     (
         "pipeline/src/invoke/mod.rs",
