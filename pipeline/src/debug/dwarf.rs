@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use super::code::DebugFile;
 use crate::arch::Architecture;
 
-type Header = elf::FileHeader64<LittleEndian>;
+type DebugFileHeader = elf::FileHeader64<LittleEndian>;
 const ENDIAN: LittleEndian = LittleEndian;
 
 /// A section of debug information.
@@ -34,7 +34,7 @@ impl Dwarf {
     /// Adds the sections of an object. `None` if it cannot be read: nothing of it is added, or it stands unfinished at the end.
     pub(super) fn add(&mut self, file: &DebugFile) -> Option<()> {
         let bytes = file.bytes();
-        let header = Header::parse(bytes).ok()?;
+        let header = DebugFileHeader::parse(bytes).ok()?;
         let sections = header.sections(ENDIAN, bytes).ok()?;
         let symbols = sections.symbols(ENDIAN, bytes, elf::SHT_SYMTAB).ok()?;
         // Where each debug section of the object begins: which of ours, and the offset there.

@@ -115,7 +115,7 @@ fn append(section: &mut Vec<u8>, id: u32, record: &[u8]) {
 }
 
 /// A record's second word, and where what follows it begins and ends.
-struct Record {
+struct FrameRecord {
     id: u32,
     body: usize,
     end: usize,
@@ -128,11 +128,11 @@ struct Reader<'b> {
 
 impl<'b> Reader<'b> {
     /// The record here. `None` at the end, which a zero marks.
-    fn record(mut self) -> Option<Record> {
+    fn record(mut self) -> Option<FrameRecord> {
         let len = u32::from_le_bytes(self.array()?) as usize;
         let end = self.at.checked_add(len)?;
         let id = u32::from_le_bytes(self.array()?);
-        (len >= 4 && end <= self.bytes.len()).then_some(Record { id, body: self.at, end })
+        (len >= 4 && end <= self.bytes.len()).then_some(FrameRecord { id, body: self.at, end })
     }
 
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {

@@ -40,9 +40,9 @@ std::arch::global_asm!(
 
 /// `struct jit_code_entry` of gdb.
 #[repr(C)]
-struct Entry {
-    next: *mut Entry,
-    previous: *mut Entry,
+struct JitCodeEntry {
+    next: *mut JitCodeEntry,
+    previous: *mut JitCodeEntry,
     file: *const u8,
     file_bytes: u64,
 }
@@ -52,8 +52,8 @@ struct Entry {
 struct Descriptor {
     version: u32,
     action: u32,
-    relevant: *mut Entry,
-    first: *mut Entry,
+    relevant: *mut JitCodeEntry,
+    first: *mut JitCodeEntry,
 }
 
 const REGISTER: u32 = 1;
@@ -67,21 +67,21 @@ unsafe extern "C" {
 /// The files that gdb knows. Dropping it takes them back.
 #[derive(Default)]
 pub(super) struct Gdb {
-    images: Vec<Image>,
+    images: Vec<RegisteredImage>,
     /// A file of nothing, for gdb to look at all breakpoints.
-    empty: Option<Image>,
+    empty: Option<RegisteredImage>,
 }
 
 /// A file that gdb knows. Dropping it takes it back.
-struct Image {
-    entry: Box<Entry>,
+struct RegisteredImage {
+    entry: Box<JitCodeEntry>,
     /// The bytes that the entry points to.
     _file: Vec<u8>,
     pieces: Vec<Arc<NamedCode>>,
 }
 
 // SAFETY: the entry's pointers are followed by gdb, and by us under the lock around `Gdb`.
-unsafe impl Send for Image {}
+unsafe impl Send for RegisteredImage {}
 
 impl Gdb {
     /// Has gdb know `pieces`, with what it knew before in fewer files.
@@ -104,7 +104,7 @@ impl Gdb {
         drop(absorbed);
         for pieces in all.chunks(image::PIECES_MAX) {
             // SAFETY: the caller's obligation.
-            self.images.push(unsafe { Image::new(pieces.to_vec()) });
+            self.images.push(unsafe { RegisteredImage::new(pieces.to_vec()) });
         }
     }
 
@@ -128,11 +128,11 @@ impl Gdb {
         let half = pieces.split_off(pieces.len() / 2);
         let halves = [pieces, half].into_iter().filter(|pieces| !pieces.is_empty());
         // SAFETY: the caller's obligation.
-        let images: Vec<_> = halves.map(|pieces| unsafe { Image::new(pieces) }).collect();
+        let images: Vec<_> = halves.map(|pieces| unsafe { RegisteredImage::new(pieces) }).collect();
         if images.is_empty() {
             self.empty = None;
             // SAFETY: as above.
-            self.empty = Some(unsafe { Image::new(Vec::new()) });
+            self.empty = Some(unsafe { RegisteredImage::new(Vec::new()) });
         }
         let at = self.images.partition_point(|image| {
             image.pieces.len() >= images.first().map_or(0, |image| image.pieces.len())
@@ -147,17 +147,17 @@ impl Gdb {
     }
 }
 
-fn count(images: &[Image]) -> usize {
+fn count(images: &[RegisteredImage]) -> usize {
     images.iter().map(|image| image.pieces.len()).sum()
 }
 
-impl Image {
+impl RegisteredImage {
     /// # Safety
     /// As for [`Gdb::add`].
     unsafe fn new(pieces: Vec<Arc<NamedCode>>) -> Self {
         // SAFETY: the caller's obligation.
         let file = unsafe { image::of(&pieces) };
-        let entry = Entry {
+        let entry = JitCodeEntry {
             next: ptr::null_mut(),
             previous: ptr::null_mut(),
             file: file.as_ptr(),
@@ -183,7 +183,7 @@ impl Image {
     }
 }
 
-impl Drop for Image {
+impl Drop for RegisteredImage {
     fn drop(&mut self) {
         let entry = &raw mut *self.entry;
         // SAFETY: as above; the entry is in the list.

@@ -32,7 +32,7 @@ pub(super) unsafe fn of(pieces: &[Arc<NamedCode>]) -> Vec<u8> {
         // SAFETY: the caller's obligation.
         unsafe { add_frames(&mut frames, piece) };
     }
-    let mut image = Image::new();
+    let mut image = ImageWriter::new();
     for piece in pieces {
         image.add(".text", elf::SHT_NOBITS.0, elf::SHF_ALLOC.0 | elf::SHF_EXECINSTR.0, Content::Code(piece));
     }
@@ -97,13 +97,13 @@ enum Content<'c> {
 }
 
 /// A file in the making.
-struct Image {
+struct ImageWriter {
     bytes: Vec<u8>,
     headers: Vec<[u64; 8]>,
     names: Vec<u8>,
 }
 
-impl Image {
+impl ImageWriter {
     fn new() -> Self {
         Self { bytes: vec![0; HEADER_BYTES], headers: vec![[0; 8]], names: vec![0] }
     }

@@ -29,7 +29,7 @@ mod watchers;
 
 pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolTable};
 pub use lines::SourcePlace;
-pub use names::{Registration, SymbolAt, register, symbol_at};
+pub use names::{NameRegistration, SymbolAt, register, symbol_at};
 pub(crate) use names::{TABLE, try_symbol_at};
 pub(crate) use watchers::WATCHERS;
 pub use watchers::{PerfFormat, has_debugger, set_debugger, set_perf, settle};

@@ -12,10 +12,10 @@ use super::watchers;
 use crate::memory::StaticForkLock;
 
 /// The table. It is held over forks by `runtime/forks.rs`.
-pub(crate) static TABLE: StaticForkLock<Table> = StaticForkLock::new(Table::new());
+pub(crate) static TABLE: StaticForkLock<NamedRanges> = StaticForkLock::new(NamedRanges::new());
 
 /// Named code by its addresses.
-pub(crate) struct Table {
+pub(crate) struct NamedRanges {
     /// By first address: one past the last, and the code.
     by_start: BTreeMap<u64, (u64, Arc<NamedCode>)>,
     pub(super) tells_gdb: bool,
@@ -44,7 +44,7 @@ pub struct SymbolAt {
 
 /// Code that has its names in the table. Dropping it takes them out; to be dropped before the code's memory goes.
 #[must_use = "dropping the registration undoes it"]
-pub struct Registration(Arc<NamedCode>);
+pub struct NameRegistration(Arc<NamedCode>);
 
 /// Puts the names of code into the table.
 ///
@@ -53,7 +53,7 @@ pub struct Registration(Arc<NamedCode>);
 ///
 /// # Cost
 /// A tenth of a microsecond a segment.
-pub fn register(code: NamedCode) -> Registration {
+pub fn register(code: NamedCode) -> NameRegistration {
     let code = Arc::new(code);
     let mut table = TABLE.lock();
     table.add(&code);
@@ -62,7 +62,7 @@ pub fn register(code: NamedCode) -> Registration {
     if tells_perf || pending > 0 {
         watchers::added(&code, tells_perf, pending);
     }
-    Registration(code)
+    NameRegistration(code)
 }
 
 /// The name of an address in the code of any engine of the process. `None` if no symbol is there.
@@ -95,7 +95,7 @@ pub(crate) fn try_symbol_at(address: u64, told: &mut dyn FnMut(&str, u64, &str))
     Some(true)
 }
 
-impl Table {
+impl NamedRanges {
     const fn new() -> Self {
         Self { by_start: BTreeMap::new(), tells_gdb: false, tells_perf: false, pending: Vec::new() }
     }
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-impl Drop for Registration {
+impl Drop for NameRegistration {
     /// The last of the code's names goes behind the lock: objects have owners of the embedder's.
     fn drop(&mut self) {
         let mut table = TABLE.lock();
@@ -145,9 +145,9 @@ impl Drop for Registration {
     }
 }
 
-impl fmt::Debug for Registration {
+impl fmt::Debug for NameRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Registration({:#x})", self.0.code.start)
+        write!(f, "NameRegistration({:#x})", self.0.code.start)
     }
 }
 

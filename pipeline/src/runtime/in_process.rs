@@ -122,7 +122,7 @@ fn refused(error: UnwindError) -> PublishError {
 struct InProcess {
     /// `None` for code that is there until the process ends.
     ending: Option<Ending>,
-    _names: Option<debug::Registration>,
+    _names: Option<debug::NameRegistration>,
     _unwind: Option<UnwindRegistration>,
     _tls: Option<TlsReservation>,
     _low_entry: Option<KnownEntry>,
