@@ -136,7 +136,7 @@ impl Jit {
     /// let jit = uruk::Jit::builder().threads(1).build()?;
     /// jit.add_ir_text("next.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
     /// let next = jit.lookup("next")?.address;
-    /// let found = jit.symbol_at(next + 1).expect("the code is there");
+    /// let found = jit.symbol_at(next.offset(1)).expect("the code is there");
     /// assert_eq!((&*found.symbol, found.offset, &*found.unit), ("next", 1, "next.ll"));
     /// # }
     /// # Ok(())
