@@ -11,7 +11,7 @@ use super::lines::{self, SourcePlace};
 use super::watchers;
 use crate::memory::StaticForkLock;
 
-/// The table. It is held over forks by `runtime/forks.rs`.
+/// The table. Forks hold it from the first publication on (`runtime/in_process.rs`).
 pub(crate) static TABLE: StaticForkLock<NamedRanges> = StaticForkLock::new(NamedRanges::new());
 
 /// Named code by its addresses.
@@ -52,7 +52,7 @@ pub struct NameRegistration(Arc<NamedCode>);
 /// Callable from any thread. One lock, for a few steps in a tree.
 ///
 /// # Cost
-/// A tenth of a microsecond a segment.
+/// A step in a tree for each segment.
 pub fn register(code: NamedCode) -> NameRegistration {
     let code = Arc::new(code);
     let mut table = TABLE.lock();

@@ -20,7 +20,7 @@ use super::names::TABLE;
 use super::perf_map::PerfMap;
 use crate::memory::StaticForkLock;
 
-/// The watchers of the process. They are held over forks by `runtime/forks.rs`.
+/// The watchers of the process. Forks hold them from the first publication on (`runtime/in_process.rs`).
 pub(crate) static WATCHERS: StaticForkLock<Watchers> = StaticForkLock::new(Watchers::new());
 
 /// Whether gdb has something to be told.

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   graph ─▶ plan ─▶ layout ─▶ fixups ─▶ filled memory and actions ─▶ Executor::publish ─▶ Published
-//!            └─ reads entries, TLS placements, addresses ─┘             the only step with an effect
+//!            └─ reads entries, TLS placements, addresses ─┘             makes the code runnable
 //! ```
 //!
 //! Linking is arithmetic on bytes. Its result is memory that has been filled, and [`Actions`]: the steps of the place before the code can
 //! run, as data. [`Executor::publish`] performs all of it in one function, and dropping [`Published`] takes it back in the opposite
-//! order.
+//! order. Before that a link only takes room: memory, and a place for thread-local variables.
 //!
 //! This process is one such place ([`InProcessExecutor`](crate::runtime::in_process::InProcessExecutor)). `pipeline/tests/link/other_process.rs`
 //! has another: a child of `fork` that shares its code memory with the linker.
@@ -110,18 +110,18 @@ pub struct RuntimeEntries {
 /// The steps of the place before linked code can run. It takes them in the order of the fields.
 #[derive(Debug, Default)]
 pub struct Actions {
+    /// The address is one of a function that lies elsewhere. A program that asks for the owner of the address gets the program.
+    pub low_entry: Option<ExecutorAddr>,
     /// Threads get copies of this image as their thread-local variables. The reservation says which variables these are.
     pub tls: Option<TlsImage>,
     /// Exceptions find their way through the code.
     pub unwind: Option<UnwindTable>,
     /// The code consists of stubs of ours. A program that asks which function it is in gets the stub's address.
     pub is_stubs: bool,
-    /// Functions that the code registers for its end run before it goes.
-    pub end: Option<CodeExtent>,
-    /// The address is one of a function that lies elsewhere. A program that asks for the owner of the address gets the program.
-    pub low_entry: Option<ExecutorAddr>,
     /// The names of the code, for debuggers, profilers and reports of the place.
     pub names: Option<NamedCode>,
+    /// Functions that the code registers for its end run before it goes.
+    pub end: Option<CodeExtent>,
 }
 
 /// Why code could not be made known to the place where it was to run.

@@ -15,7 +15,7 @@
 //! | `low.rs` | addresses below 2 GiB, for code that holds them in 32 bits |
 //!
 //! **Architecture Invariant:** code becomes runnable in one place, [`Executor::publish`](crate::executor::Executor::publish), and what
-//! fails before that has changed nothing there.
+//! fails before that gives back the room that it took.
 
 mod code;
 mod discarded;

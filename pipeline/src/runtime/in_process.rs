@@ -13,7 +13,7 @@ use super::process::{self, KnownEntry};
 use super::tls::{self, ReservedTls, TlsIndex, TlsModule, register_module};
 use super::unwind::{self, UnwindError, UnwindRegistration};
 use super::{call_through, ifunc, tls::distance_from_thread_pointer};
-use crate::debug;
+use crate::debug::{self, NamedCode};
 use crate::executor::{
     Actions, CodeNumber, Executor, HeldTls, NotStatic, PublishError, Published, RuntimeEntries, TlsError,
     TlsImage, TlsPlacement, TlsReservation, TlsResolvers, TlsShape,
@@ -85,7 +85,7 @@ impl Executor for InProcessExecutor {
         tls: Option<TlsReservation>,
         actions: Actions,
     ) -> Result<Box<dyn Published>, PublishError> {
-        let Actions { tls: image, unwind, is_stubs, end, low_entry, names } = actions;
+        let Actions { low_entry, tls: image, unwind, is_stubs, names, end } = actions;
         let finalize = tracing::debug_span!("memory.finalize");
         let memory = uruk_core::in_span(finalize, || memory.finalize())?;
         // Each step that fails drops the ones before it, so they are in the order of `InProcess`.
@@ -97,12 +97,9 @@ impl Executor for InProcessExecutor {
         let register = if is_stubs { unwind::register_stubs } else { unwind::register };
         let unwind = unwind.map(|table| register(table.code, table.eh_frame_hdr)).transpose();
         let unwind = unwind.map_err(refused)?;
+        let names = names.map(register_names).transpose().map_err(refused)?;
         let ending = end.map(Ending::new).transpose();
         let ending = ending.map_err(|code| refused(UnwindError::Watch { code }))?;
-        forks::watch().map_err(|code| refused(UnwindError::Watch { code }))?;
-        forks::hold_over_forks(LockOrder::CodeWatchers, &debug::WATCHERS);
-        forks::hold_over_forks(LockOrder::CodeNames, &debug::TABLE);
-        let names = names.map(debug::register);
         Ok(Box::new(InProcess {
             ending,
             _names: names,
@@ -112,6 +109,13 @@ impl Executor for InProcessExecutor {
             memory,
         }))
     }
+}
+
+fn register_names(names: NamedCode) -> Result<debug::NameRegistration, UnwindError> {
+    forks::watch().map_err(|code| UnwindError::Watch { code })?;
+    forks::hold_over_forks(LockOrder::CodeWatchers, &debug::WATCHERS);
+    forks::hold_over_forks(LockOrder::CodeNames, &debug::TABLE);
+    Ok(debug::register(names))
 }
 
 fn refused(error: UnwindError) -> PublishError {

@@ -25,11 +25,12 @@ use uruk_pipeline::executor::{
     TlsImage, TlsPlacement, TlsReservation, TlsShape, UnwindTable,
 };
 use uruk_pipeline::memory::{
-    Backing, InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
-    SegmentRequest,
+    Backing, FinalizedAlloc, InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, SegmentBytes,
+    SegmentKind, SegmentRequest,
 };
 use uruk_pipeline::runtime::ifunc;
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
+use uruk_pipeline::runtime::process::ProcessSymbols;
 
 const ARENA_BYTES: usize = 64 << 20;
 const PAGE_BYTES: usize = 4096;
@@ -70,6 +71,8 @@ impl OtherProcess {
     pub(crate) fn start() -> Self {
         let here = InProcessExecutor::new(Arc::new(InProcessMemoryManager::new().expect("address space")));
         let _ = here.entries(); // The child finds the processor's state as it was looked up here.
+        // The C++ library comes when a symbol of it is first looked up. Both processes need it at one address.
+        assert!(ProcessSymbols::new().lookup("__cxa_throw").is_some(), "there is a C++ library");
         let arena = Arena::new();
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         // SAFETY: this process has one thread, so the child may do all that its parent may.
@@ -372,12 +375,7 @@ impl Executor for OtherProcess {
         let memory = memory.finalize()?;
         let number = self.child.ask(PUBLISH, &steps.to_words());
         let number = number.map_err(|gone| PublishError::Action(Box::new(gone)))?[0];
-        Ok(Box::new(PublishedThere {
-            number,
-            child: self.child.clone(),
-            first: memory.address(0),
-            _tls: tls,
-        }))
+        Ok(Box::new(PublishedThere { number, child: self.child.clone(), memory, _tls: tls }))
     }
 }
 
@@ -402,7 +400,7 @@ impl Drop for Placed {
 struct PublishedThere {
     number: u64,
     child: Arc<Child>,
-    first: ExecutorAddr,
+    memory: FinalizedAlloc,
     _tls: Option<TlsReservation>,
 }
 
@@ -411,8 +409,8 @@ impl Published for PublishedThere {
         None
     }
 
-    fn address(&self, _: usize) -> ExecutorAddr {
-        self.first
+    fn address(&self, segment: usize) -> ExecutorAddr {
+        self.memory.address(segment)
     }
 }
 
