@@ -13,6 +13,7 @@ use uruk_core::{
     SymbolName,
 };
 use uruk_pipeline::debug;
+use uruk_pipeline::lazy::{LazyCallFailure, callee};
 use uruk_pipeline::linking::HeldCode;
 
 use crate::error::JitError;
@@ -70,6 +71,59 @@ impl<F> Deref for Function<F> {
 
     fn deref(&self) -> &F {
         &self.pointer
+    }
+}
+
+impl<F: FunctionPointer> Function<F> {
+    /// Calls the function through `call`, unless it is a [lazy](Scope::add_lazy) one that is not there yet and cannot be had: then it is not
+    /// called, and the failure is the answer. A plain call goes on where
+    /// [`JitBuilder::on_lazy_failure`](crate::JitBuilder::on_lazy_failure) says, or ends the process.
+    ///
+    /// The pointer that `call` is given leads past the function's stub. It is good as long as the handle is, as the handle's own is, and
+    /// stays with the function's present body.
+    ///
+    /// Only this function is asked for. Lazy functions that it calls itself fail as they always do: in the middle of compiled code, which
+    /// may have no unwind tables, there is no way back to here. A host that wants these failures too looks their names up first. So does a
+    /// call that was counted to be compiled better, and is overtaken by [`Scope::redefine_lazily`].
+    ///
+    /// # Concurrency
+    /// As a call. A function that is not there yet is compiled on this thread, as by its first call.
+    ///
+    /// # Errors
+    /// [`LazyCallFailure`]. The next call tries again.
+    ///
+    /// # Cost
+    /// A lock that is the handle's own, and a look at the stub.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// # let jit = uruk::Jit::builder().threads(1).build()?;
+    /// let bodies = jit.create_dylib("bodies")?;
+    /// bodies.add_ir_text(
+    ///     "f.ll",
+    ///     "declare i64 @absent(i64) define i64 @f(i64 %x) { %y = call i64 @absent(i64 %x) ret i64 %y }",
+    /// )?;
+    /// jit.add_lazy(&bodies, ["f"])?;
+    /// // SAFETY: that is the function's signature.
+    /// let f = unsafe { jit.get::<extern "C" fn(i64) -> i64>("f") }?;
+    /// let failure = f.try_call(|f| f(41)).unwrap_err();
+    /// assert_eq!(failure.function.as_str(), "f");
+    ///
+    /// jit.add_ir_text("absent.ll", "define i64 @absent(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
+    /// assert_eq!(f.try_call(|f| f(41)).unwrap(), 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn try_call<R>(&self, call: impl FnOnce(F) -> R) -> Result<R, LazyCallFailure> {
+        let address = self.pointer.address();
+        let callee = self.code.as_ref().map_or(Ok(address), |code| callee(address, code))?;
+        // SAFETY: a stub jumps there, so the code is of the stub's signature, which is the promise of who made the handle. The handle holds
+        // what its stubs lead to from before they do.
+        Ok(call(unsafe { F::from_address(callee) }))
     }
 }
 

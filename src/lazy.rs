@@ -44,7 +44,7 @@ impl Scope {
     /// # Errors
     /// [`JitError::Lookup`] if `bodies` has no such symbol, [`JitError::NotCallable`] if one is data, [`JitError::Define`] if one is defined
     /// here already, [`JitError::Dylib`] if `bodies` was removed or belongs to another engine. A first call that fails goes where
-    /// [`JitBuilder::on_lazy_failure`](crate::JitBuilder::on_lazy_failure) says.
+    /// [`JitBuilder::on_lazy_failure`](crate::JitBuilder::on_lazy_failure) says; [`Function::try_call`](crate::Function::try_call) answers the failure.
     ///
     /// # Cost
     /// Of the first lookup: one link of stubs, about 100 bytes a function. Of a later call: a jump.

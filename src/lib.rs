@@ -32,6 +32,7 @@
 //! | call what was compiled, and keep its code | [`Scope::get`], [`Function`] |
 //! | let it call functions and use data of the host; read its data | [`Scope::define`], [`Scope::define_data`], [`Scope::get_data`] |
 //! | call it if it is there, and go on otherwise | [`Scope::try_get`] |
+//! | call what may turn out not to compile | [`Function::try_call`] |
 //! | call what others redefine and remove, from threads of a runtime | [`Scope::enter`], [`Scope::get_guarded`] |
 //! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
@@ -119,6 +120,7 @@ pub use request::Request;
 pub use scope::Scope;
 pub use unmapping::Unmapping;
 pub use uruk_core::{OwnedTracker, RefusedRemoval, RemovalPolicy};
+pub use uruk_pipeline::lazy::LazyCallFailure;
 
 #[cfg(feature = "llvm")]
 pub use uruk_pipeline::ir::inkwell;

@@ -236,10 +236,11 @@ impl JitBuilder {
 
     /// Has calls of [lazy](crate::Scope::add_lazy) functions that cannot be had go on at the address that `handler` gives; see
     /// [`LazyCallThroughManager::on_failure`](crate::pipeline::lazy::LazyCallThroughManager::on_failure). Otherwise such a call says what is wrong on stderr and ends the process.
+    /// [`Function::try_call`](crate::Function::try_call) asks first, and needs no handler.
     #[must_use]
     pub fn on_lazy_failure(
         mut self,
-        handler: impl Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync + 'static,
+        handler: impl Fn(&LazyCallFailure) -> ExecutorAddr + Send + Sync + 'static,
     ) -> Self {
         self.run.on_lazy_failure = Some(Box::new(handler));
         self

@@ -8,7 +8,7 @@ use uruk_pipeline::object::CommonSymbols;
 
 use crate::objects::{Linking, OnCall};
 
-type OnLazyFailure = Box<dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync>;
+type OnLazyFailure = Box<dyn Fn(&LazyCallFailure) -> ExecutorAddr + Send + Sync>;
 
 /// When functions are compiled, and when dylibs start.
 #[derive(Default)]

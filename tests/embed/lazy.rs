@@ -190,6 +190,46 @@ fn a_call_that_fails_goes_where_the_host_says_and_is_tried_again() {
 }
 
 #[test]
+fn a_call_that_is_tried_answers_its_failure_and_is_tried_again() {
+    let jit = engine(1); // Without a handler a plain call would end the process.
+    let sources = ["int missing(void); int answer(void) { return missing(); }"];
+    let (bodies, _trackers) = with_bodies(&jit, &sources);
+    jit.add_lazy(&bodies, ["answer"]).expect("it is there");
+    jit.add_lazy(&jit, [("again", "answer")]).expect("it is there");
+    for name in ["answer", "again"] {
+        let answer = get::<Answer>(&jit, name);
+        let failure = answer.try_call(|answer| answer()).expect_err("nothing defines `missing`");
+        assert_eq!(failure.function.as_str(), "answer");
+        assert!(failure.to_string().contains("missing"), "{failure}");
+    }
+    jit.add_object(c("missing.o", "int missing(void) { return 42; }")).expect("a new name");
+    let again = get::<Answer>(&jit, "again");
+    assert_eq!(again.try_call(|again| again()).expect("it is there now"), 42);
+    // The stubs lead on now, and what is no stub is called as it is.
+    let missing = get::<Answer>(&jit, "missing");
+    assert_eq!((again(), missing.try_call(|missing| missing()).expect("it was compiled")), (42, 42));
+}
+
+/// The body that a tried call has found goes on while the function is led elsewhere and the tracker of the body is removed.
+#[test]
+fn a_tried_call_stays_in_its_body_while_the_function_is_redefined() {
+    for kind in [Scope::add_lazy, Scope::add_lazy_group] {
+        let jit = engine(1);
+        let sources = ["int first(void) { return 1; }", "int second(void) { return 2; }"];
+        let (bodies, mut trackers) = with_bodies(&jit, &sources);
+        kind(&jit, &bodies, [("answer", "first")]).expect("it is there");
+        let answer = get::<Answer>(&jit, "answer");
+        let inside = |answer: Answer| {
+            jit.redefine_lazily(&bodies, [("answer", "second")]).expect("it is lazy");
+            trackers.remove(0).remove().expect("nothing of it objects");
+            answer()
+        };
+        assert_eq!(answer.try_call(inside).expect("it compiles"), 1);
+        assert_eq!(answer.try_call(|answer| answer()).expect("it compiles"), 2);
+    }
+}
+
+#[test]
 fn a_call_that_fails_without_a_handler_says_why_and_ends_the_process() {
     if is_alone() {
         let jit = engine(1);

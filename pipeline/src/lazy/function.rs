@@ -1,5 +1,6 @@
 //! One function: which body it has, found when it is called.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uruk_core::sync::Arc;
@@ -17,7 +18,7 @@ use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::debug;
 use crate::linking::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
-use crate::runtime::call_through::{Cells, Destination, NamedCells, SlotAddr};
+use crate::runtime::call_through::{self, Cells, Destination, NamedCells, SlotAddr};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
 
 /// A function's address, and the code that is kept there: `None` if it is not linked code.
@@ -190,6 +191,20 @@ impl Destination for LazyFunction {
     }
 
     fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr> {
+        self.bind(slot).map_err(|failure| (self.manager.on_failure)(&failure))
+    }
+
+    fn counted_out(&self, slot: SlotAddr) {
+        let Some(promotion) = &self.promotion else { return };
+        if let CountedOut::Again(calls) = promotion.improving().improve.tiers().counted_out(promotion) {
+            slot.count(calls);
+        }
+    }
+}
+
+impl LazyFunction {
+    /// Finds the body and has the slot lead there.
+    fn bind(&self, slot: SlotAddr) -> Result<ExecutorAddr, LazyCallFailure> {
         let find = |body: &BodyName| self.find_here(body);
         let keep = |address, held| self.targets.lead_on_to(self.number, address, held);
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
@@ -208,18 +223,28 @@ impl Destination for LazyFunction {
             }
             Ok(bound)
         }));
-        found.unwrap_or(Err(LazyCallError::Panicked)).map_err(|error| {
-            let body = self.cell.destination();
-            (self.manager.on_failure)(&LazyCallFailure { function: &body.name, error })
-        })
+        let failure = |error| LazyCallFailure { function: self.cell.destination().name, error };
+        found.unwrap_or(Err(LazyCallError::Panicked)).map_err(failure)
     }
+}
 
-    fn counted_out(&self, slot: SlotAddr) {
-        let Some(promotion) = &self.promotion else { return };
-        if let CountedOut::Again(calls) = promotion.improving().improve.tiers().counted_out(promotion) {
-            slot.count(calls);
-        }
+/// The code that a call of the function at `address` would reach, through all stubs on the way. Stubs that were not called yet are led to
+/// their functions first, which may compile these, on this thread. It is `address` itself unless that is a stub in code that is `held`.
+///
+/// The holder of the stubs holds the code too.
+///
+/// # Errors
+/// [`LazyCallFailure`], which goes to no [handler](LazyCallThroughManager::on_failure).
+pub fn callee(address: ExecutorAddr, held: &HeldCode) -> Result<ExecutorAddr, LazyCallFailure> {
+    let find = |cell: &dyn Destination, slot| {
+        let cell: &dyn Any = cell;
+        cell.downcast_ref().map_or_else(|| Ok(address), |cell: &LazyFunction| cell.bind(slot))
+    };
+    let mut callee = address;
+    while let Some(next) = call_through::lead(callee, held, find) {
+        callee = next?;
     }
+    Ok(callee)
 }
 
 /// Looks up a body that no caller waits for: by the workers, or on this thread.

@@ -48,6 +48,7 @@ use uruk_core::{
 };
 
 pub use self::file::{FileLayer, FileStubs};
+pub use self::function::callee;
 #[cfg(test)]
 pub(crate) use self::function::use_the_locks;
 use self::function::{BodyName, LazyFunction};
@@ -83,17 +84,19 @@ pub enum LazyCallError {
     Better(#[source] SharedError),
 }
 
-/// A first call that found no function: which one, and why.
-#[derive(Debug)]
+/// A first call that found no function: which one, and why. Its message has the causes.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct LazyCallFailure<'a> {
+pub struct LazyCallFailure {
     /// The function that was called.
-    pub function: &'a SymbolName,
+    pub function: SymbolName,
     /// Why the call cannot go on there.
     pub error: LazyCallError,
 }
 
-impl fmt::Display for LazyCallFailure<'_> {
+impl std::error::Error for LazyCallFailure {}
+
+impl fmt::Display for LazyCallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot call `{}`: ", self.function.readable())?;
         match &self.error {
@@ -107,7 +110,7 @@ impl fmt::Display for LazyCallFailure<'_> {
 }
 
 /// Where a call goes on that has failed.
-type OnFailure = dyn Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync;
+type OnFailure = dyn Fn(&LazyCallFailure) -> ExecutorAddr + Send + Sync;
 
 /// Makes functions that are compiled when they are first called.
 ///
@@ -187,7 +190,7 @@ impl LazyCallThroughManager {
     #[must_use]
     pub fn on_failure(
         self,
-        handler: impl Fn(&LazyCallFailure<'_>) -> ExecutorAddr + Send + Sync + 'static,
+        handler: impl Fn(&LazyCallFailure) -> ExecutorAddr + Send + Sync + 'static,
     ) -> Self {
         Self { on_failure: Arc::new(handler), ..self }
     }
@@ -271,7 +274,7 @@ impl LazyCallThroughManager {
     }
 }
 
-fn say_and_abort(failure: &LazyCallFailure<'_>) -> ExecutorAddr {
+fn say_and_abort(failure: &LazyCallFailure) -> ExecutorAddr {
     use std::io::Write as _;
     // If that fails too, the message is lost.
     _ = writeln!(std::io::stderr(), "uruk: {failure}");

@@ -167,7 +167,7 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
     let once = OnceCall::save();
-    let found = descriptor.with_cell(|cell| bind(slot, cell));
+    let found = descriptor.with_cell(|cell| bind(slot, || cell.find(slot)));
     once.restore();
     drop(blocked);
     // SAFETY: as above.
@@ -220,14 +220,32 @@ impl OnceCall {
 }
 
 /// Finds where the stub leads, and has later calls go there.
-fn bind(slot: SlotAddr, cell: &dyn Destination) -> Result<ExecutorAddr, ExecutorAddr> {
-    let mut found = None;
-    on_spare_stack(&mut || found = Some(cell.find(slot)));
+fn bind<E>(slot: SlotAddr, find: impl FnOnce() -> Result<ExecutorAddr, E>) -> Result<ExecutorAddr, E> {
+    let (mut find, mut found) = (Some(find), None);
+    on_spare_stack(&mut || found = find.take().map(|find| find()));
     let found = found.expect("what runs elsewhere has come back");
-    if let Ok(address) = found {
-        slot.note(address);
+    if let Ok(address) = &found {
+        slot.note(*address);
     }
     found
+}
+
+/// The address that a stub in code that is kept jumps to. If it was not called yet, `find` finds that first, as its first call would.
+/// `None` for all other code.
+pub(crate) fn lead<E>(
+    stub: ExecutorAddr,
+    kept: &impl KeepsCode,
+    find: impl FnOnce(&dyn Destination, SlotAddr) -> Result<ExecutorAddr, E>,
+) -> Option<Result<ExecutorAddr, E>> {
+    kept.contains(stub).then_some(())?;
+    // SAFETY: linked code is there, and stays (`KeepsCode`).
+    let (descriptor, slot) = unsafe { descriptor_of(stub) }?;
+    let target = slot.load();
+    if target != descriptor.unbound {
+        return Some(Ok(ExecutorAddr::new(target)));
+    }
+    let _blocked = BlockedSignals::begin();
+    descriptor.with_cell(|cell| bind(slot, || find(cell, slot)))
 }
 
 /// How many functions [`prepare`] has compiled at most.
@@ -246,7 +264,8 @@ pub(crate) fn prepare(function: ExecutorAddr) {
         // SAFETY: linked code that was found there stays, or the caller hands out a pointer to code that is being removed.
         let Some((descriptor, slot)) = (unsafe { unbound(function) }) else { continue };
         let calls = descriptor.with_cell(|cell| {
-            bind(slot, cell).map_or_else(|_| Vec::new(), |address| cell.refers_to(address))
+            let found = bind(slot, || cell.find(slot));
+            found.map_or_else(|_| Vec::new(), |address| cell.refers_to(address))
         });
         let calls = calls.unwrap_or_default().into_iter();
         let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
@@ -285,6 +304,16 @@ unsafe fn table_of<'a>(stub: ExecutorAddr) -> Option<(&'a StubTable, u32)> {
 /// # Safety
 /// If linked code is at `stub`, it stays there.
 unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
+    // SAFETY: as here.
+    let (descriptor, slot) = unsafe { descriptor_of(stub) }?;
+    (slot.load() == descriptor.unbound).then_some((descriptor, slot))
+}
+
+/// The descriptor and slot of the stub at an address. `None` for all other code.
+///
+/// # Safety
+/// As [`unbound`].
+unsafe fn descriptor_of<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, SlotAddr)> {
     // SAFETY: as here; a descriptor stays as long as its stub.
     let (table, descriptor) = unsafe {
         let (table, number) = table_of(stub)?;
@@ -299,8 +328,7 @@ unsafe fn unbound<'a>(stub: ExecutorAddr) -> Option<(&'a CallThroughDescriptor, 
         }
     };
     // SAFETY: as above.
-    let descriptor = unsafe { &*descriptor };
-    (slot.load() == descriptor.unbound).then_some((descriptor, slot))
+    Some((unsafe { &*descriptor }, slot))
 }
 
 /// Whether linked code has installed a handler of a signal. Before that, none of its code runs in one.

@@ -71,10 +71,10 @@ impl Program {
     }
 
     /// Where a call goes on that finds no function: it answers no number, and the session tells why when the expression has run.
-    pub(super) fn call_failed(&self, failure: &LazyCallFailure<'_>) -> ExecutorAddr {
+    pub(super) fn call_failed(&self, failure: &LazyCallFailure) -> ExecutorAddr {
         let mut state = self.state.lock();
         // In a loop the same call may fail a million times.
-        if !state.failures.iter().any(|known| known.body == *failure.function) {
+        if !state.failures.iter().any(|known| known.body == failure.function) {
             let error = wrong_in(&failure.error).unwrap_or_else(|| SessionError::Call(failure.to_string()));
             state.failures.push(CallFailure { body: failure.function.clone(), error });
         }
