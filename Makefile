@@ -43,7 +43,7 @@ check: setup ## Format, lints and documentation, as CI has them.
 	@scripts/setup.sh --lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --features uruk/cli --all-targets -- -D warnings
-	$(LOOM) clippy -p uruk-core -p uruk-dispatch -p uruk-instances -p loom-tests --all-targets -- -D warnings
+	$(LOOM) clippy -p uruk-recorder -p uruk-core -p uruk-dispatch -p uruk-instances -p loom-tests --all-targets -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings $(CARGO) doc --no-deps --workspace --features uruk/cli
 
 package: setup ## Packs each crate as for a registry, builds what was packed, and documents it as docs.rs does. Publishes nothing.

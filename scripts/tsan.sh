@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of core, dispatch and instances, and the protocol's, under ThreadSanitizer, on the stable toolchain.
+# Runs the tests of recorder, core, dispatch and instances, and the protocol's, under ThreadSanitizer, on the stable toolchain.
 #
 #   scripts/tsan.sh                               all of them
 #   scripts/tsan.sh -p protocol-tests --test protocol    what these arguments of cargo test choose; more for the tests behind --
@@ -18,7 +18,7 @@ while [[ $# -gt 0 && $1 != -- ]]; do
 done
 [[ $# -eq 0 ]] || shift
 if [[ ${#chosen[@]} -eq 0 ]]; then
-  chosen=(-p uruk-core -p uruk-dispatch -p uruk-instances -p protocol-tests)
+  chosen=(-p uruk-recorder -p uruk-core -p uruk-dispatch -p uruk-instances -p protocol-tests)
 fi
 # Documentation's examples are left out; a file that is named is run alone.
 [[ " ${chosen[*]} " == *" --test "* ]] || chosen+=(--lib --tests)

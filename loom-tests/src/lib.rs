@@ -21,6 +21,7 @@
 //! | `publish.rs` | records are read without the lock while names are removed and defined again |
 //! | `shadow.rs` | what is Ready is looked up while something appears in an earlier dylib |
 //! | `ready.rs` | a symbol is looked up with and without the lock while it becomes Ready |
+//! | `recorder.rs` | notes are read while their ring is overwritten; texts get numbers, threads rings |
 //! | `code_instance.rs` | code pointers are published, read and replaced by better code; one thread compiles what several want |
 //! | `invalidate.rs` | a definition changes while code that assumes it is compiled and called |
 //! | `symbol_name.rs` | the last handle of a name goes while another thread interns its text |

@@ -22,6 +22,7 @@ mod overload;
 mod pool;
 mod publish;
 mod ready;
+mod recorder;
 mod remove;
 mod retry;
 mod serial_queue;

@@ -22,6 +22,7 @@ const ASSEMBLY: &[(&str, &str)] = &[
     ("pipeline/src/runtime/tls/distance.rs", "reads the thread pointer of this thread"),
     ("pipeline/src/runtime/tls/reserve.rs", "has variables that the dynamic linker places"),
     ("pipeline/src/runtime/tls/resolvers.rs", "is called in a convention of thread-local variables"),
+    ("recorder/src/clock.rs", "reads the processor's counter"),
 ];
 
 /// Files outside it whose bytes look like instructions, and what the bytes are.

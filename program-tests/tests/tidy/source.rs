@@ -15,7 +15,8 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 14] = [
+const ROOTS: [&str; 15] = [
+    "recorder",
     "core",
     "dispatch",
     "instances",
@@ -79,9 +80,16 @@ impl Source {
     }
 
     fn is_in_library(&self) -> bool {
-        ["core/src/", "dispatch/src/", "instances/src/", "pipeline/src/", "kaleidoscope/src/"]
-            .iter()
-            .any(|root| self.path.starts_with(root))
+        [
+            "recorder/src/",
+            "core/src/",
+            "dispatch/src/",
+            "instances/src/",
+            "pipeline/src/",
+            "kaleidoscope/src/",
+        ]
+        .iter()
+        .any(|root| self.path.starts_with(root))
             || (self.path.starts_with("src/") && !self.is_command())
     }
 

@@ -1,0 +1,42 @@
+#![doc = include_str!("../README.md")]
+
+mod area;
+mod clock;
+mod layout;
+mod memory;
+mod names;
+mod note;
+mod reader;
+mod recording;
+mod ring;
+mod script;
+mod sync;
+
+pub use names::{Name, NameCell};
+pub use note::{Entry, Kind, Note, ThreadId};
+pub use reader::{Batch, OpenError, Reader};
+pub use recording::{EnableError, Options, disable, enable, is_on, name, note, write_name};
+pub use script::Script;
+
+/// The parts that a model drives.
+#[cfg(uruk_loom)]
+pub mod parts;
+
+/// The name of a text that stands in code, which is written the first time. None unless the recording is on.
+///
+/// ```
+/// let phase = uruk_recorder::static_name!("ir.optimize");
+/// # assert_eq!(phase, uruk_recorder::Name::NONE);
+/// ```
+#[macro_export]
+macro_rules! static_name {
+    ($text:expr) => {{
+        #[cfg(not(uruk_loom))]
+        {
+            static NAME: $crate::NameCell = $crate::NameCell::new();
+            $crate::name(&NAME, $text)
+        }
+        #[cfg(uruk_loom)]
+        $crate::Name::NONE
+    }};
+}
