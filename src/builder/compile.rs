@@ -2,7 +2,7 @@
 
 use uruk_core::sync::Arc;
 use uruk_pipeline::ir::{
-    CodegenLevel, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
+    CodegenLevel, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
     OptimizationPipeline, Partition,
 };
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
@@ -21,6 +21,7 @@ pub(super) struct CompileOptions {
     pub(super) verifies_ir: bool,
     pub(super) cache: Option<CacheOptions>,
     pub(super) tiers: Option<Arc<dyn TierPolicy>>,
+    pub(super) dump: Option<Dump>,
 }
 
 impl CompileOptions {
@@ -34,6 +35,7 @@ impl CompileOptions {
             verifies_ir: true,
             cache: None,
             tiers: None,
+            dump: None,
         }
     }
 
@@ -45,6 +47,7 @@ impl CompileOptions {
         let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
         let target = target.with_codegen_level(self.codegen_level);
         let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
+        let compiler = self.dump.iter().cloned().fold(compiler, IrCompiler::with_dump);
         let mut cache = self.cache.map(|cache| cache.open(&compiler)).transpose()?.unwrap_or_default();
         let of_modules = cache.modules.take();
         if of_modules.is_none() {
@@ -55,6 +58,7 @@ impl CompileOptions {
         let tiers = self.tiers.map(|policy| {
             let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
             let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
+            let soon = self.dump.into_iter().fold(soon, IrCompiler::with_dump);
             (soon, Tiers::new(policy, has_workers))
         });
         Ok(Modules {

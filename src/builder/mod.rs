@@ -9,7 +9,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, SessionError, SessionEvent, TaskDispatcher};
 use uruk_pipeline::debug::PerfFormat;
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
+use uruk_pipeline::ir::{Dump, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
 use uruk_pipeline::lazy::LazyCallFailure;
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -142,6 +142,24 @@ impl JitBuilder {
     #[must_use]
     pub fn cache(mut self, cache: impl Into<CacheOptions>) -> Self {
         self.compile.cache = Some(cache.into());
+        self
+    }
+
+    /// Writes everything that is compiled to a directory, for people to read: each module, or function that is compiled by itself, as it came,
+    /// after optimization, as assembly and as an object. Files are named after the unit and the level, with a number for each compilation.
+    ///
+    /// Nothing is written of a unit that a [cache](Self::cache) has, for it is not compiled. A file that cannot be written fails nothing:
+    /// [`Dump::failure`] says it.
+    ///
+    /// # Cost
+    /// Code is generated twice, once as assembly. Without it: nothing.
+    ///
+    /// ORC: `DumpObjects`.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    #[doc(alias = "DumpObjects")]
+    pub fn dump(mut self, dump: Dump) -> Self {
+        self.compile.dump = Some(dump);
         self
     }
 

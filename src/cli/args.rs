@@ -280,6 +280,13 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) stats: bool,
 
+    /// Write everything that is compiled to DIR: IR as it came (.in.ll) and optimized (.opt.ll), assembly (.s), the object (.o).
+    ///
+    /// Files are named after the unit and the level, with a number for each compilation: 0007-hello.c_square.O2.s. DIR is made if it is not
+    /// there. No cache is asked, so that everything is compiled. With --tiered a function has files of each level that it was compiled at.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["cache", "cache_mode"])]
+    pub(crate) dump: Option<PathBuf>,
+
     /// When a fault or an abort ends the program, print the frames of its thread by name; so does --stats.
     ///
     /// The program then ends by the signal, as ever. Names are as in the object, without lines of sources. So does URUK_BACKTRACE=1 in the

@@ -10,6 +10,7 @@ Examples:
   uruk run --lazy --record-order calls db.bc   note which functions are called; the next line compiles them ahead
   uruk run --lazy --speculate calls db.bc
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
+  uruk run --dump out app.c                 what LLVM made of it, step by step, is in out/
   uruk run --backtrace app.bc               if it crashes, show in which functions
   gdb -ex 'set breakpoint pending on' -ex 'break app.c:4' -ex run --args uruk run --debugger -O0 app.c
   perf record -k mono uruk run --perf jitdump app.c       then: perf inject --jit -i perf.data -o jit.data; perf report -i jit.data

@@ -13,7 +13,7 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
-use uruk::pipeline::ir::{OptimizationPipeline, Partition};
+use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline, Partition};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
@@ -61,6 +61,8 @@ pub(crate) enum RunError {
     Trace(#[from] TraceError),
     #[error(transparent)]
     Order(#[from] OrderError),
+    #[error("--dump needs a directory that may be written to, or that can be made in one that is there")]
+    Dump(#[from] DumpError),
     #[error(
         "--cache-mode says what to do with a cache, and none is named: --cache DIR, or URUK_CACHE=DIR in the environment"
     )]
@@ -319,7 +321,9 @@ fn build(
         let delay = Duration::from_millis(args.tier_delay.into());
         builder = builder.tiers(CallCounting::new().with_threshold(args.tier_threshold).with_quiet(delay));
     }
-    if let Some(options) = cache_options(args, observers)? {
+    if let Some(directory) = &args.dump {
+        builder = builder.dump(dump(directory)?);
+    } else if let Some(options) = cache_options(args, observers)? {
         builder = builder.cache(options);
     }
     let builder = match args.passes.as_str() {
@@ -338,6 +342,19 @@ fn build(
         })),
     };
     Ok(builder.build()?)
+}
+
+/// Where everything that is compiled goes. A file that cannot be written is told when the program ends.
+fn dump(directory: &Path) -> Result<Dump, RunError> {
+    let dump = Dump::to(directory)?;
+    let (at_exit, process) = (dump.clone(), std::process::id());
+    on_exit(move |_| {
+        // A forked child says what is its own, if it comes here.
+        if let Some(failure) = at_exit.failure().filter(|_| std::process::id() == process) {
+            report::warning("the dump is not whole", failure);
+        }
+    })?;
+    Ok(dump)
 }
 
 /// The piece that is compiled on a call. A function that is compiled by itself has no lines.

@@ -6,6 +6,8 @@ mod cache;
 mod code_unit;
 mod debugged;
 mod dependants;
+#[cfg(feature = "llvm")]
+mod dumped;
 mod dylibs;
 mod endings;
 #[cfg(feature = "llvm")]

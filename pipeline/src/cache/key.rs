@@ -207,11 +207,11 @@ impl KeyBuilder {
 /// line does not compile.
 #[cfg(test)]
 macro_rules! changed_one_at_a_time {
-    ($whole:expr, $type:ident { $($field:ident: [$($value:expr),+ $(,)?]),+ $(,)? }) => {{
+    ($whole:expr, $type:ident { $($field:ident: [$($value:expr),* $(,)?]),+ $(,)? }) => {{
         let whole = &$whole;
         // Without `..`: all fields are here.
         let $type { $($field: _),+ } = &whole;
-        [$($((stringify!($field), $type { $field: $value, ..Clone::clone(whole) })),+),+]
+        [$($((stringify!($field), $type { $field: $value, ..Clone::clone(whole) }),)*)+]
     }};
 }
 #[cfg(all(test, feature = "llvm"))]

@@ -378,7 +378,7 @@ fn object_key(
     kept: &mut [&str],
     discards: &mut [&str],
 ) -> Key {
-    let IrCompiler { target, pipeline, partition } = compiler;
+    let IrCompiler { target, pipeline, partition, dump: _ } = compiler;
     let TargetOptions {
         triple: _,
         cpu: _,
@@ -507,10 +507,11 @@ mod tests {
                     Partition::new(Late, 3),
                     Partition::new(Late, 2).of_all_modules(),
                 ],
+                dump: [], // Objects are the same with it.
             }
         );
         let described = changed.iter().map(|(field, compiler)| {
-            let IrCompiler { target: _, pipeline, partition } = compiler;
+            let IrCompiler { target: _, pipeline, partition, dump: _ } = compiler;
             (format!("{field}: {pipeline:?} {partition:?}"), keys(compiler)[1])
         });
         assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));

@@ -3,6 +3,7 @@
 use uruk_core::ExecutionSession;
 
 use super::ThreadSafeContext;
+use super::dump::{Dump, DumpedModule};
 use super::error::CompileError;
 use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
@@ -28,12 +29,13 @@ pub struct IrCompiler {
     pub(super) target: JitTargetMachineBuilder,
     pub(super) pipeline: OptimizationPipeline,
     pub(super) partition: Partition,
+    pub(super) dump: Option<Dump>,
 }
 
 impl IrCompiler {
     /// Compiles for `target` after running `pipeline`.
     pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
-        Self { target, pipeline, partition: Partition::default() }
+        Self { target, pipeline, partition: Partition::default(), dump: None }
     }
 
     /// Compiles for this machine at `level`, passes and code generation alike.
@@ -49,6 +51,12 @@ impl IrCompiler {
     #[must_use]
     pub fn with_partition(self, partition: Partition) -> Self {
         Self { partition, ..self }
+    }
+
+    /// The same compiler, which writes what it works on to a directory. The objects are the same.
+    #[must_use]
+    pub fn with_dump(self, dump: Dump) -> Self {
+        Self { dump: Some(dump), ..self }
     }
 
     /// How large modules are divided.
@@ -186,20 +194,27 @@ impl IrCompiler {
     fn compile_locked(&self, module: &LockedModule<'_>) -> Result<CompiledModule, CompileError> {
         normalize(module, &self.target)?;
         let target = self.target.for_module(module);
+        let dump = self.dump.as_ref().map(|dump| (dump.clone(), self.level_name()));
+        let dumped = dump.as_ref().map(|(dump, level)| dump.begin(module, level));
         let (before, after) = match self.partition.policy_for(module) {
             PartitionPolicy::Whole => {
                 run_passes(module, &target, &self.pipeline.expanded(&target, are_passes_watched())?)?;
-                return generate(module, &target).map(CompiledModule::Whole);
+                return generate(module, &target, dumped).map(CompiledModule::Whole);
             }
             PartitionPolicy::Late => self.pipeline.halves(&target)?,
             PartitionPolicy::Early => (Passes::none(), self.pipeline.expanded(&target, false)?),
         };
         run_passes(module, &target, &before)?;
         if let Some(parts) = self.partition.divide(module, after.clone(), &target)? {
-            return Ok(CompiledModule::Divided(parts));
+            return Ok(CompiledModule::Divided(parts.dumped(dump)));
         }
         run_passes(module, &target, &after)?;
-        generate(module, &target).map(CompiledModule::Whole)
+        generate(module, &target, dumped).map(CompiledModule::Whole)
+    }
+
+    /// The passes in the name of a file.
+    fn level_name(&self) -> String {
+        self.pipeline.optimization_level().map_or_else(|| "passes".to_owned(), |level| level.to_string())
     }
 }
 
@@ -237,10 +252,15 @@ pub(super) fn run_passes(
     Ok(())
 }
 
+/// Generates code from `module`, which has been optimized.
 pub(super) fn generate(
     module: &LockedModule<'_>,
     target: &JitTargetMachineBuilder,
+    mut dumped: Option<DumpedModule>,
 ) -> Result<ObjectBuffer, CompileError> {
+    if let Some(dumped) = &mut dumped {
+        dumped.optimized(module, target);
+    }
     let span = tracing::debug_span!(
         "ir.codegen",
         unit = %module.name(),
@@ -252,6 +272,9 @@ pub(super) fn generate(
     let object = forget_machine_after(result, target)?;
     if let Some(span) = inside.span() {
         span.record("size_bytes", object.size_bytes());
+    }
+    if let Some(mut dumped) = dumped {
+        dumped.object(&object);
     }
     Ok(object)
 }

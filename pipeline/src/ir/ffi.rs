@@ -378,6 +378,13 @@ unsafe extern "C-unwind" {
         action: llvm_sys::analysis::LLVMVerifierFailureAction,
         message: *mut *mut c_char,
     ) -> LLVMBool;
+    pub(super) fn LLVMTargetMachineEmitToMemoryBuffer(
+        machine: LLVMTargetMachineRef,
+        module: LLVMModuleRef,
+        kind: llvm_sys::target_machine::LLVMCodeGenFileType,
+        message: *mut *mut c_char,
+        buffer: *mut LLVMMemoryBufferRef,
+    ) -> LLVMBool;
     pub(super) fn LLVMWriteBitcodeToMemoryBuffer(module: LLVMModuleRef) -> LLVMMemoryBufferRef;
 }
 

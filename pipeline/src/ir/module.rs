@@ -15,8 +15,8 @@ use inkwell::module::Module;
 use llvm_sys::analysis::LLVMVerifierFailureAction::LLVMReturnStatusAction;
 use llvm_sys::core::{
     LLVMGetDataLayoutStr, LLVMGetModuleInlineAsm, LLVMGetNamedGlobal, LLVMGetTarget,
-    LLVMModuleCreateWithNameInContext, LLVMSetDataLayout, LLVMSetModuleIdentifier, LLVMSetModuleInlineAsm2,
-    LLVMSetTarget,
+    LLVMModuleCreateWithNameInContext, LLVMPrintModuleToString, LLVMSetDataLayout, LLVMSetModuleIdentifier,
+    LLVMSetModuleInlineAsm2, LLVMSetTarget,
 };
 use llvm_sys::prelude::LLVMModuleRef;
 
@@ -311,6 +311,16 @@ impl LockedModule<'_> {
             message,
         })?;
         Ok(ObjectBuffer::new(self.name.clone(), buffer))
+    }
+
+    /// The module as LLVM prints it.
+    pub(super) fn to_text(&self) -> Result<String, CompileError> {
+        // SAFETY: the module is alive and held; the text is taken over at once.
+        let print = || Ok(unsafe { take_message(LLVMPrintModuleToString(self.raw)) });
+        self.enter("printing", print, |message| CompileError::Diagnosed {
+            module: self.name.clone(),
+            message,
+        })
     }
 
     /// See `normalize.rs`.

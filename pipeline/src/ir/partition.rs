@@ -23,6 +23,7 @@ use uruk_core::{ExecutionSession, Task, TaskPriority};
 
 use super::compile::{generate, run_passes};
 use super::context::ThreadSafeContext;
+use super::dump::Dump;
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, take_message};
 use super::module::{LockedModule, ThreadSafeModule, enter};
@@ -131,8 +132,8 @@ impl Partition {
         let objects = std::iter::repeat_with(|| None).take(parts).collect();
         let compiled = Mutex::new(CompiledParts { objects, left: parts });
         let (next, done) = (AtomicUsize::new(0), Latch::new());
-        let cache = None;
-        let work = PartsWork { division, bitcode, passes, target, parts, cache, next, compiled, done };
+        let (cache, dump) = (None, None);
+        let work = PartsWork { division, bitcode, passes, target, parts, cache, dump, next, compiled, done };
         Ok(Some(Parts(Box::new(work))))
     }
 }
@@ -198,6 +199,8 @@ struct PartsWork {
     target: JitTargetMachineBuilder,
     parts: usize,
     cache: Option<PartCache>,
+    /// Where it is written, and the passes in the names of the files.
+    dump: Option<(Dump, String)>,
     /// The next part that no thread compiles yet.
     next: AtomicUsize,
     compiled: Mutex<CompiledParts>,
@@ -213,6 +216,12 @@ struct CompiledParts {
 }
 
 impl Parts {
+    /// The same parts, written to a directory while they are compiled.
+    pub(super) fn dumped(mut self, dump: Option<(Dump, String)>) -> Self {
+        self.0.dump = dump;
+        self
+    }
+
     /// Compiles all parts that `cache` does not have, with the help of idle workers of `session`.
     pub(super) fn compile(
         self,
@@ -275,8 +284,10 @@ impl PartsWork {
             module.verify()?;
         }
         let make = || {
+            let dump = self.dump.as_ref();
+            let dumped = dump.map(|(dump, level)| dump.begin(&module, &format!("{level}.part{part}")));
             run_passes(&module, &self.target, &self.passes)?;
-            generate(&module, &self.target)
+            generate(&module, &self.target, dumped)
         };
         match &self.cache {
             Some(cache) => cache.object(&module, make),

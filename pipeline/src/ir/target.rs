@@ -17,6 +17,7 @@ use super::machines::with_machine;
 use super::module::LockedModule;
 use super::optimize::OptimizationLevel;
 use super::target_machine::TargetMachine;
+use crate::object::ObjectBuffer;
 
 /// How hard code generation tries, apart from the passes over the IR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -232,6 +233,12 @@ impl JitTargetMachineBuilder {
     ) -> Result<R, CompileError> {
         initialize()?;
         with_machine(self.options(), use_machine)
+    }
+
+    /// The assembly of `module`, which is used up: from a machine of its own, so that this thread's make the same objects afterwards.
+    pub(super) fn assembly_of(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+        initialize()?;
+        TargetMachine::create(self.options())?.emit_assembly(module)
     }
 }
 

@@ -4,20 +4,21 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ptr;
 
 use llvm_sys::target::{LLVMCopyStringRepOfTargetData, LLVMDisposeTargetData};
 use llvm_sys::target_machine::{
-    LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout, LLVMCreateTargetMachineOptions,
-    LLVMCreateTargetMachineWithOptions, LLVMDisposeTargetMachine, LLVMDisposeTargetMachineOptions,
-    LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineOptionsSetCPU,
+    LLVMCodeGenFileType, LLVMCodeGenOptLevel, LLVMCodeModel, LLVMCreateTargetDataLayout,
+    LLVMCreateTargetMachineOptions, LLVMCreateTargetMachineWithOptions, LLVMDisposeTargetMachine,
+    LLVMDisposeTargetMachineOptions, LLVMGetTargetFromTriple, LLVMRelocMode, LLVMTargetMachineOptionsSetCPU,
     LLVMTargetMachineOptionsSetCodeGenOptLevel, LLVMTargetMachineOptionsSetCodeModel,
     LLVMTargetMachineOptionsSetFeatures, LLVMTargetMachineOptionsSetRelocMode, LLVMTargetMachineRef,
 };
 
 use super::emitter::Emitter;
 use super::error::CompileError;
-use super::ffi::{self, c_string, take_message, uruk_llvm_configure_target_machine};
+use super::ffi::{self, MemoryBuffer, c_string, take_message, uruk_llvm_configure_target_machine};
 use super::hooks::{self, HostRun, PassTimes};
 use super::module::LockedModule;
 use super::optimize::{OptimizationLevel, Passes};
@@ -121,6 +122,35 @@ impl TargetMachine {
             self.emitter.set(Some(emitter));
         }
         Ok(ObjectBuffer::new(module.name().clone(), buffer))
+    }
+
+    /// Generates assembly from `module`, which is used up.
+    pub(super) fn emit_assembly(self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
+        let machine = ManuallyDrop::new(self);
+        let emit = || {
+            let (mut message, mut buffer) = (ptr::null_mut(), ptr::null_mut());
+            // SAFETY: module and machine are alive and ours; message and buffer are taken over at once.
+            unsafe {
+                let kind = LLVMCodeGenFileType::LLVMAssemblyFile;
+                let failed = ffi::LLVMTargetMachineEmitToMemoryBuffer(
+                    machine.raw,
+                    module.raw(),
+                    kind,
+                    &raw mut message,
+                    &raw mut buffer,
+                );
+                let message = take_message(message);
+                if failed != 0 { Err(message) } else { Ok(MemoryBuffer::from_raw(buffer)) }
+            }
+        };
+        let result = module.enter("printing assembly", emit, |message| CompileError::Codegen {
+            module: module.name().clone(),
+            message,
+        });
+        if !matches!(result, Err(CompileError::Fatal { .. })) {
+            drop(ManuallyDrop::into_inner(machine)); // LLVM has not given up on it.
+        }
+        Ok(ObjectBuffer::new(module.name().clone(), result?))
     }
 
     /// Whether it may compile other modules.
