@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
-use uruk_core::{MaterializationUnit, ResourceTracker, SymbolFlags};
+use uruk_core::{ExecutionSession, MaterializationUnit, ResourceTracker, SymbolFlags};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
@@ -229,6 +229,15 @@ impl Scope {
         &self,
         functions: impl IntoIterator<Item = &'n str>,
         compile: impl FnOnce() -> Result<ObjectBuffer, E> + Send + 'static,
+    ) -> Result<(), JitError> {
+        self.add_object_unit(functions, |_| compile())
+    }
+
+    /// As [`add_object_fn`](Self::add_object_fn), with the session for `compile`.
+    pub(crate) fn add_object_unit<'n, E: Into<Box<dyn Error + Send + Sync>> + 'static>(
+        &self,
+        functions: impl IntoIterator<Item = &'n str>,
+        compile: impl FnOnce(&ExecutionSession) -> Result<ObjectBuffer, E> + Send + 'static,
     ) -> Result<(), JitError> {
         let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
         let names: Vec<_> = functions.into_iter().map(|function| self.intern(function)).collect();

@@ -1,23 +1,19 @@
-//! A cache of a [`Jit`]: what was compiled once is found again, also by other processes.
+//! A cache of a `Jit`: what was compiled once is found again, also by other processes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use uruk_core::SymbolFlags;
 use uruk_core::sync::Arc;
 use uruk_pipeline::cache::{
-    Access, CacheEvent, CacheMode, CacheOpenError, CompileCache, DiskCache, Miss, ObjectCache, PackLimits,
-    ReadOnlyCache,
+    Access, CacheEvent, CacheMode, CacheObserver, CacheOpenError, CompileCache, DiskCache, ObjectCache,
+    PackLimits, ReadOnlyCache,
 };
-use uruk_pipeline::ir::{CacheObserver, IrCache, IrCacheStats, IrCompiler, ModuleInterface};
-use uruk_pipeline::object::ObjectBuffer;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::{IrCache, IrCompiler};
 
 use crate::error::JitError;
-use crate::files::Files;
-use crate::jit::Jit;
-use crate::unit::yields_to_libraries;
 
-/// Where a [`Jit`] looks for what was compiled before, and what it may do there. A path is a directory with all defaults.
+/// Where a [`Jit`](crate::Jit) looks for what was compiled before, and what it may do there. A path is a directory with all defaults.
 ///
 /// ```no_run
 /// use uruk::{CacheOptions, Jit};
@@ -52,7 +48,7 @@ impl CacheOptions {
     /// A cache in a directory, which is made if it is not there. It has to be this user's or root's, and no other user may write to it.
     /// A group that shares a cache has a directory of mode 2770: each of its members may then have code run by the others.
     ///
-    /// An engine whose directory cannot be used works without a cache, and [`Jit::cache_refused`] says why.
+    /// An engine whose directory cannot be used works without a cache, and [`Jit::cache_refused`](crate::Jit::cache_refused) says why.
     pub fn directory(path: impl Into<PathBuf>) -> Self {
         Self::of(CachePlace::Directory(path.into()))
     }
@@ -108,8 +104,8 @@ impl CacheOptions {
         self
     }
 
-    /// Opens it for what `compiler` compiles. A cache that has to hit has to be there.
-    pub(crate) fn open(self, compiler: &IrCompiler) -> Result<OpenCache, JitError> {
+    /// Opens it. A cache that has to hit has to be there.
+    pub(crate) fn open(self) -> Result<OpenCache, JitError> {
         let Self { place, mode, limits, memory_bytes, salt, observer } = self;
         let access = match mode {
             CacheMode::ReadWrite => Access::ReadWrite,
@@ -130,21 +126,36 @@ impl CacheOptions {
             CachePlace::Store(store) => (store, None),
         };
         let store = Arc::new(CompileCache::new(memory_bytes, Some(below)));
-        let mut cache = IrCache::new(store, mode, compiler).salted(salt);
-        if let Some(observer) = observer {
-            cache = cache.observed(observer);
-        }
-        Ok(OpenCache { modules: Some(Arc::new(cache)), disk, refused: None })
+        let entries = Arc::new(CacheEntries { store, mode, salt, observer });
+        Ok(OpenCache { entries: Some(entries), disk, refused: None })
     }
 }
 
 /// A cache in use, if there is one.
 #[derive(Default)]
 pub(crate) struct OpenCache {
-    pub(crate) modules: Option<Arc<IrCache>>,
+    pub(crate) entries: Option<Arc<CacheEntries>>,
     pub(crate) disk: Option<Arc<DiskCache>>,
     /// Why there is none, though one was asked for.
     pub(crate) refused: Option<Box<CacheOpenError>>,
+}
+
+/// The entries of a cache in use.
+pub(crate) struct CacheEntries {
+    pub(crate) store: Arc<CompileCache>,
+    pub(crate) mode: CacheMode,
+    pub(crate) salt: Box<[u8]>,
+    pub(crate) observer: Option<Arc<CacheObserver>>,
+}
+
+#[cfg(feature = "llvm")]
+impl CacheEntries {
+    /// The entries of modules that `compiler` compiles.
+    pub(crate) fn of_modules(&self, compiler: &IrCompiler) -> IrCache {
+        let Self { store, mode, salt, observer } = self;
+        let cache = IrCache::new(store.clone(), *mode, compiler).salted(salt.clone());
+        observer.iter().cloned().fold(cache, IrCache::observed)
+    }
 }
 
 impl OpenCache {
@@ -192,62 +203,5 @@ impl fmt::Debug for CacheOptions {
             CachePlace::Store(store) => debug.field("store", store),
         };
         debug.field("mode", &self.mode).finish_non_exhaustive()
-    }
-}
-
-impl Jit {
-    /// The questions to the cache by now; nothing if there is none.
-    pub fn cache_stats(&self) -> Option<IrCacheStats> {
-        Some(self.ir_cache()?.stats())
-    }
-
-    /// The cache in a directory, if that is what was asked for: its figures, and why it could not be written.
-    pub fn disk_cache(&self) -> Option<&Arc<DiskCache>> {
-        self.engine.files.modules.disk_cache.as_ref()
-    }
-
-    /// Why the directory of the cache cannot be used; nothing if it is in use, or there is none. Everything is compiled then, as without a
-    /// cache.
-    pub fn cache_refused(&self) -> Option<&CacheOpenError> {
-        self.engine.files.modules.cache_refused.as_deref()
-    }
-
-    /// Whether a file of bitcode or text would be compiled, or found, if it was added to the main dylib now and wanted, as the first of
-    /// its symbols. Nothing is counted, and LLVM is not called.
-    ///
-    /// # Errors
-    /// [`Miss`]: what is in the way of a hit.
-    pub fn would_hit(&self, source: &ObjectBuffer) -> Result<(), Miss> {
-        let cache = self.ir_cache().ok_or(Miss::Disabled)?;
-        let Files { modules, process, .. } = &*self.engine.files;
-        let discards = |interface: &ModuleInterface| {
-            let is_left_out = |name: &str, flags: SymbolFlags| {
-                flags.contains(SymbolFlags::COMMON) || yields_to_libraries(name, flags, process)
-            };
-            let symbols = interface.symbols.iter();
-            let left_out = symbols.filter(|symbol| is_left_out(&symbol.name, symbol.flags));
-            left_out.map(|symbol| symbol.name.clone()).collect()
-        };
-        cache.would_hit(modules.layer.compiler(), modules.verifies_ir, source, discards)
-    }
-
-    /// Returns when everything that was compiled by now is stored, or cannot be. Dropping the engine does so too.
-    pub fn flush_cache(&self) {
-        if let Some(cache) = self.ir_cache() {
-            cache.store().flush();
-        }
-    }
-
-    /// Flushes the cache, and ends its thread: for hosts that are about to fork, or to let code run that does. The cache can still be
-    /// used: what is compiled then is written many entries at a time by who compiles, by [`flush_cache`](Self::flush_cache) and when the engine is
-    /// dropped. No descriptor of the cache that is open then is closed later, or written to.
-    pub fn retire_cache(&self) {
-        if let Some(cache) = self.ir_cache() {
-            cache.store().retire();
-        }
-    }
-
-    fn ir_cache(&self) -> Option<&Arc<IrCache>> {
-        self.engine.files.modules.layer.ir_cache()
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use uruk_core::sync::Arc;
 use uruk_core::{DefineError, DylibError, LookupError, Readable, RetryError, SymbolName, WithCauses};
 use uruk_dispatch::BuildError;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "cache")]
 use uruk_pipeline::cache::CacheOpenError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
@@ -114,7 +114,7 @@ pub enum JitError {
     #[error("cannot start the compile threads")]
     Threads(#[from] BuildError),
     /// The directory of a cache that has to hit cannot be used.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "cache")]
     #[error(transparent)]
     Cache(#[from] Arc<CacheOpenError>),
     /// A dylib could not be made.

@@ -10,6 +10,8 @@ use uruk_pipeline::platform::{Declaration, Platform};
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::archive::AddedArchive;
+#[cfg(feature = "cache")]
+use crate::cache::OpenCache;
 use crate::error::JitError;
 #[cfg(feature = "llvm")]
 use crate::modules::Modules;
@@ -23,6 +25,8 @@ pub(crate) struct Files {
     pub(crate) process: Arc<ProcessSymbols>,
     pub(crate) linking: Arc<Linking>,
     pub(crate) objects: Objects,
+    #[cfg(feature = "cache")]
+    pub(crate) cache: OpenCache,
     #[cfg(feature = "llvm")]
     pub(crate) modules: Modules,
 }

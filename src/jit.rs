@@ -200,7 +200,7 @@ impl Jit {
             None => self.engine.session.close_with(shutdown),
             Some(deadline) => self.engine.session.close_until(shutdown, deadline),
         };
-        #[cfg(feature = "llvm")]
+        #[cfg(feature = "cache")]
         self.flush_cache();
         closed
     }

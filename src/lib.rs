@@ -38,7 +38,7 @@
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
 //! | have it compiled in the background | [`Scope::request`] |
-//! | bring a compiler of one's own | [`Scope::add_object_fn`]; [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
+//! | bring a compiler of one's own | [`Scope::add_object_fn`]; with a cache [`Scope::add_cached_object_fn`], [`Request::cached`]; [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Scope::add_lazy`] |
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
@@ -58,6 +58,7 @@
 //! # Features
 //!
 //! - `llvm`, by default: LLVM IR, with LLVM 22 and inkwell. Without it the engine links objects and runs units of one's own.
+//! - `cache`, part of `llvm`: what was compiled is found again, also without LLVM.
 //! - `rayon`: tasks in a rayon pool of the host.
 //! - `trace`: what happens, as a file for Perfetto.
 //! - `cli`: the command; `cargo install --path . --features cli`.
@@ -70,8 +71,12 @@ mod adding;
 mod archive;
 mod binding;
 mod builder;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "cache")]
 mod cache;
+#[cfg(feature = "cache")]
+mod cached_object;
+#[cfg(feature = "cache")]
+mod caching;
 mod compiler_runtime;
 mod dylibs;
 mod engine;
@@ -106,8 +111,10 @@ mod unmapping;
 pub mod cookbook {}
 
 pub use builder::JitBuilder;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "cache")]
 pub use cache::CacheOptions;
+#[cfg(feature = "cache")]
+pub use cached_object::NotCached;
 pub use error::{JitError, Unexported};
 pub use function::FunctionPointer;
 pub use guard::{Guard, GuardedFunction, PendingReclaim};

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use uruk_core::ResourceTracker;
 use uruk_core::sync::Arc;
-use uruk_pipeline::cache::{CacheOpenError, DiskCache};
 use uruk_pipeline::ir::{
     IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule,
     LazyUnits, LinkerInfo, ModuleInterface, ThreadSafeModule,
@@ -26,10 +25,6 @@ pub(crate) struct Modules {
     pub(crate) verifies_ir: bool,
     /// How functions are compiled that are called for the first time, and who decides when they are compiled better.
     pub(crate) tiers: Option<(IrCompiler, Tiers)>,
-    /// The layer below the cache.
-    pub(crate) disk_cache: Option<Arc<DiskCache>>,
-    /// Why the cache that was asked for is not in use.
-    pub(crate) cache_refused: Option<Box<CacheOpenError>>,
 }
 
 impl FileFormat for Modules {

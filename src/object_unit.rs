@@ -4,8 +4,8 @@ use std::error::Error;
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlagsMap,
-    SymbolName, shared_error,
+    ExecutionSession, JitDylib, MaterializationInterface, MaterializationResponsibility, MaterializationUnit,
+    SymbolFlagsMap, SymbolName, shared_error,
 };
 use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::object::{ObjectBuffer, ObjectLayer};
@@ -20,7 +20,7 @@ pub(crate) struct ObjectUnit<F> {
 
 impl<F, E> MaterializationUnit for ObjectUnit<F>
 where
-    F: FnOnce() -> Result<ObjectBuffer, E> + Send,
+    F: FnOnce(&ExecutionSession) -> Result<ObjectBuffer, E> + Send,
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     fn name(&self) -> &str {
@@ -32,7 +32,7 @@ where
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        match (self.compile)() {
+        match (self.compile)(responsibility.session()) {
             Ok(object) => self.layer.emit(responsibility, object),
             Err(error) => responsibility.fail(shared_error(error)),
         }

@@ -40,8 +40,8 @@ use crate::scope::Scope;
 #[derive(Clone)]
 #[must_use = "a request does nothing until it is asked to"]
 pub struct Request {
-    scope: Scope,
-    symbol: SymbolName,
+    pub(crate) scope: Scope,
+    pub(crate) symbol: SymbolName,
     priority: Option<TaskPriority>,
     deadline: Option<Deadline>,
 }

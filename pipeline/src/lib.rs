@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod arch;
+#[cfg(feature = "cache")]
 pub mod cache;
 pub mod debug;
 pub mod executor;

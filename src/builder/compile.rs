@@ -7,7 +7,7 @@ use uruk_pipeline::ir::{
 };
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
-use crate::cache::CacheOptions;
+use crate::cache::OpenCache;
 use crate::error::JitError;
 use crate::modules::Modules;
 use crate::objects::Linking;
@@ -19,7 +19,6 @@ pub(super) struct CompileOptions {
     pub(super) pipeline: OptimizationPipeline,
     pub(super) partition: Partition,
     pub(super) verifies_ir: bool,
-    pub(super) cache: Option<CacheOptions>,
     pub(super) tiers: Option<Arc<dyn TierPolicy>>,
     pub(super) dump: Option<Dump>,
 }
@@ -33,7 +32,6 @@ impl CompileOptions {
             pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
             partition: Partition::default(),
             verifies_ir: true,
-            cache: None,
             tiers: None,
             dump: None,
         }
@@ -42,14 +40,18 @@ impl CompileOptions {
     /// The layer that compiles modules, above `linking`.
     ///
     /// # Errors
-    /// [`JitError::Compile`] and [`JitError::Cache`].
-    pub(super) fn modules(self, linking: Arc<Linking>, has_workers: bool) -> Result<Modules, JitError> {
+    /// [`JitError::Compile`].
+    pub(super) fn modules(
+        self,
+        linking: Arc<Linking>,
+        cache: &OpenCache,
+        has_workers: bool,
+    ) -> Result<Modules, JitError> {
         let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
         let target = target.with_codegen_level(self.codegen_level);
         let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
         let compiler = self.dump.iter().cloned().fold(compiler, IrCompiler::with_dump);
-        let mut cache = self.cache.map(|cache| cache.open(&compiler)).transpose()?.unwrap_or_default();
-        let of_modules = cache.modules.take();
+        let of_modules = cache.entries.as_ref().map(|entries| Arc::new(entries.of_modules(&compiler)));
         if of_modules.is_none() {
             compiler.check_pipeline()?;
         }
@@ -61,14 +63,6 @@ impl CompileOptions {
             let soon = self.dump.into_iter().fold(soon, IrCompiler::with_dump);
             (soon, Tiers::new(policy, has_workers))
         });
-        Ok(Modules {
-            linking,
-            layer,
-            target,
-            verifies_ir: self.verifies_ir,
-            tiers,
-            disk_cache: cache.disk,
-            cache_refused: cache.refused,
-        })
+        Ok(Modules { linking, layer, target, verifies_ir: self.verifies_ir, tiers })
     }
 }

@@ -20,7 +20,7 @@ use uruk_pipeline::tiers::TierPolicy;
 use self::compile::CompileOptions;
 use self::engine::EngineOptions;
 use self::run::RunOptions;
-#[cfg(feature = "llvm")]
+#[cfg(feature = "cache")]
 use crate::cache::CacheOptions;
 use crate::dylibs::{create_dylib, create_searched};
 use crate::engine::Engine;
@@ -52,6 +52,8 @@ pub struct JitBuilder {
     engine: EngineOptions,
     #[cfg(feature = "llvm")]
     compile: CompileOptions,
+    #[cfg(feature = "cache")]
+    cache: Option<CacheOptions>,
     run: RunOptions,
 }
 
@@ -62,6 +64,8 @@ impl JitBuilder {
             engine: EngineOptions::new(),
             #[cfg(feature = "llvm")]
             compile: CompileOptions::new(),
+            #[cfg(feature = "cache")]
+            cache: None,
             run: RunOptions::default(),
         }
     }
@@ -138,10 +142,10 @@ impl JitBuilder {
     /// LLVM is not called for it; what is not there is compiled and put there.
     ///
     /// A pipeline that LLVM does not understand is then found out when something is compiled.
-    #[cfg(feature = "llvm")]
+    #[cfg(feature = "cache")]
     #[must_use]
     pub fn cache(mut self, cache: impl Into<CacheOptions>) -> Self {
-        self.compile.cache = Some(cache.into());
+        self.cache = Some(cache.into());
         self
     }
 
@@ -343,10 +347,14 @@ impl JitBuilder {
         let (has_workers, initializes_on_lookup) = (engine.has_workers(), run.initializes_on_lookup);
         let ground = engine.ground()?;
         let linking = run.linking(ground.layer, has_workers);
+        #[cfg(feature = "cache")]
+        let cache = self.cache.map(CacheOptions::open).transpose()?.unwrap_or_default();
         let files = Arc::new(Files {
             platform: ground.platform,
             #[cfg(feature = "llvm")]
-            modules: self.compile.modules(linking.clone(), has_workers)?,
+            modules: self.compile.modules(linking.clone(), &cache, has_workers)?,
+            #[cfg(feature = "cache")]
+            cache,
             objects: Objects(linking.clone()),
             linking,
             process: Arc::new(std::mem::take(&mut engine.process)),

@@ -3,6 +3,8 @@
 mod beginnings;
 #[cfg(feature = "llvm")]
 mod cache;
+#[cfg(feature = "cache")]
+mod cached_objects;
 mod code_unit;
 mod debugged;
 mod dependants;

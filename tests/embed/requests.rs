@@ -82,6 +82,29 @@ fn a_compiler_of_ones_own_gives_objects() {
     assert!(error.to_string().contains("promised"), "{error}");
 }
 
+/// The counter of bits is an instruction of processors that came after the first with 64 bits.
+#[cfg(feature = "llvm")]
+#[test]
+fn code_is_for_the_processor_that_the_host_says() {
+    use uruk::pipeline::ir::{JitTargetMachineBuilder, TargetOptions, ThreadSafeModule};
+    const POPCNT: [u8; 4] = [0xf3, 0x48, 0x0f, 0xb8];
+    let source = "declare i64 @llvm.ctpop.i64(i64)
+        define i64 @bits(i64 %x) { %n = call i64 @llvm.ctpop.i64(i64 %x) ret i64 %n }";
+    let host = JitTargetMachineBuilder::host().expect("LLVM knows this machine");
+    for (cpu, has_popcnt) in [("x86-64", false), ("x86-64-v2", true)] {
+        let options = TargetOptions { cpu: cpu.into(), features: String::new(), ..host.options().clone() };
+        let target = JitTargetMachineBuilder::new(options).expect("LLVM knows the processor");
+        let jit = Jit::builder().threads(1).target(target).build().expect("an engine for this machine");
+        let module = ThreadSafeModule::parse(&ObjectBuffer::new("f.ll", source.as_bytes())).expect("valid");
+        let object = jit.ir_layer().compiler().compile(module).expect("valid");
+        assert_eq!(object.bytes().windows(4).any(|code| code == POPCNT), has_popcnt, "{cpu}");
+        jit.add_object(object).expect("new names");
+        // SAFETY: it takes and gives a 64-bit integer.
+        let bits = unsafe { jit.get::<extern "C" fn(i64) -> i64>("bits") }.expect("it links");
+        assert_eq!(bits(0xff), 8);
+    }
+}
+
 #[test]
 fn errors_that_no_caller_waits_for_are_told() {
     let (told, errors) = channel();

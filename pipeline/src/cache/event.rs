@@ -16,6 +16,9 @@ pub enum EntryKind {
     Part,
 }
 
+/// Told of each entry that was asked for, on the thread that did, without a lock.
+pub type CacheObserver = dyn Fn(&CacheEvent) + Send + Sync;
+
 /// A layer has asked for an entry.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -34,6 +37,19 @@ impl CacheEvent {
     /// A lookup of an entry of `unit`.
     pub fn new(unit: Arc<str>, kind: EntryKind, key: Option<Key>, found: Result<(), Miss>) -> Self {
         Self { unit, kind, key, found }
+    }
+
+    /// Tells the trace, and `observer`.
+    pub fn tell(&self, observer: Option<&CacheObserver>) {
+        let Self { unit, kind, key, found } = self;
+        let key = key.map(tracing::field::display);
+        match found {
+            Ok(()) => tracing::debug!(%unit, entry = %kind, key, "cache hit"),
+            Err(cause) => tracing::debug!(%unit, entry = %kind, key, %cause, "cache miss"),
+        }
+        if let Some(observer) = observer {
+            observer(self);
+        }
     }
 }
 

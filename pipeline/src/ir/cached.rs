@@ -14,7 +14,6 @@ use std::sync::Arc;
 
 use uruk_core::{ExecutionSession, SymbolName};
 
-use super::cache_observer::{CacheObserver, tell};
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::llvm_build::llvm_build;
@@ -26,8 +25,8 @@ use super::processor::fingerprint;
 use super::symbols::ModuleInterface;
 use super::target::TargetOptions;
 use crate::cache::{
-    CacheEvent, CacheMode, CompileCache, CompileCacheStats, Counter, EntryKind, InterfaceIngredients, Key,
-    KeyBuilder, Miss, ObjectCache as _, ObjectIngredients, Origin,
+    CacheEvent, CacheMode, CacheObserver, CompileCache, CompileCacheStats, Counter, EntryKind,
+    InterfaceIngredients, Key, KeyBuilder, Miss, ObjectCache as _, ObjectIngredients, Origin,
 };
 use crate::object::{FileKind, ObjectBuffer};
 
@@ -353,7 +352,7 @@ impl IrCache {
     }
 
     fn tell(&self, event: &CacheEvent) {
-        tell(self.observer.as_deref(), event);
+        event.tell(self.observer.as_deref());
     }
 }
 

@@ -13,7 +13,6 @@
 
 mod better_bodies;
 mod build;
-mod cache_observer;
 mod cached;
 mod canonical;
 mod compile;
@@ -54,7 +53,6 @@ mod whole_file;
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
 pub use inkwell;
 
-pub use cache_observer::CacheObserver;
 pub use cached::{IrCache, IrCacheStats};
 pub use compile::IrCompiler;
 pub use context::ThreadSafeContext;

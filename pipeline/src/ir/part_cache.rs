@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use super::cache_observer::{CacheObserver, tell};
 use super::error::CompileError;
 use super::module::LockedModule;
 use crate::cache::{
-    CacheEvent, CacheMode, CompileCache, Counter, EntryKind, Key, KeyBuilder, Miss, ObjectCache as _,
+    CacheEvent, CacheMode, CacheObserver, CompileCache, Counter, EntryKind, Key, KeyBuilder, Miss,
+    ObjectCache as _,
 };
 use crate::object::ObjectBuffer;
 use crate::tiers::FunctionShape;
@@ -84,7 +84,7 @@ impl PartCache {
     ) -> Result<ObjectBuffer, CompileError> {
         let found = self.store.get(key);
         let outcome = found.as_ref().map(|_| ()).map_err(Miss::clone);
-        tell(self.observer.as_deref(), &CacheEvent::new(name.clone(), EntryKind::Part, Some(*key), outcome));
+        CacheEvent::new(name.clone(), EntryKind::Part, Some(*key), outcome).tell(self.observer.as_deref());
         let why = match found {
             Ok(object) => {
                 self.counts.hits.add(1);

@@ -45,7 +45,7 @@ const PIPELINE: [&str; 15] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 31] = [
+const FACADE: [&str; 33] = [
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
@@ -54,6 +54,7 @@ const FACADE: [&str; 31] = [
     "objects",          // objects, and the linking that all formats share
     "modules",          // LLVM IR
     "archive",          // archives that go with a tracker
+    "cache",            // what was compiled before, and where it is
     "files",            // files of any format become part of a program
     "compiler_runtime", // the C compiler's own library
     "executable",       // symbols that the host keeps to itself
@@ -66,13 +67,14 @@ const FACADE: [&str; 31] = [
     "handle",
     "host",
     "request",
+    "cached_object",
     "guard",
     "lazy",
     "unmapping",
     "jit",     // the engine's end
     "binding", // its methods, from here on
     "link",
-    "cache",
+    "caching",
     "dylibs",
     "builder", // how it is made
     "trace",   // spans as a file
