@@ -176,9 +176,7 @@ impl Scope {
     /// [`JitError::LoadLibrary`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
         self.check_open()?;
-        self.engine.files.process.load_library(path)?;
-        self.session().generators_changed();
-        Ok(())
+        Ok(self.engine.files.process.load_library(path)?)
     }
 
     /// Adds any unit, as a file that takes part in the program: it gets a place in the order of

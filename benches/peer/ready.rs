@@ -1,4 +1,4 @@
-//! Lookups of symbols that are Ready: one through many dylibs, and a thousand at once.
+//! Lookups of symbols that are Ready: one through many dylibs, and a thousand at once. And of names that are not there.
 
 use std::hint::black_box;
 
@@ -23,6 +23,7 @@ pub(crate) fn points(scale: Scale) -> Vec<Point> {
         points.push(Point::new("lookup_ready_by_text", "", 0, move || by_text(scale, threads)));
     }
     points.push(Point::new("lookup_ready_batch", "", 0, move || batch(scale)));
+    points.push(Point::new("lookup_missing", "", 0, move || missing(scale)));
     points
 }
 
@@ -118,4 +119,28 @@ fn batch(scale: Scale) {
     });
     Row { case: "lookup_ready_batch", parameters: vec![], n: SYMBOLS, threads: 1, operations }
         .report(&samples);
+}
+
+/// Looks a hundred names up that are not there, again and again. `first_ns_per_op` is the time of the first pass, which asks the libraries of the
+/// process.
+fn missing(scale: Scale) {
+    const NAMES: usize = 100;
+    let passes = scale.pick(200, 1_000);
+    let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+    let names = (0..SYMBOLS).map(|at| jit.intern(&symbol_name(1_000_000 + at)));
+    let symbols: SymbolMap = names.enumerate().map(|(at, name)| (name, definition(at))).collect();
+    jit.main_dylib().define(absolute_symbols(symbols)).expect("names are distinct");
+    let mut round = 0;
+    let samples = repeat(scale, |_| {
+        round += 1;
+        let texts: Vec<String> = (0..NAMES).map(|at| format!("absent_{round}_{at}")).collect();
+        let pass = || texts.iter().for_each(|text| assert!(black_box(jit.lookup(text)).is_err()));
+        let (mut first, mut again) = (Sample::default(), Sample::default());
+        first.time(pass);
+        again.time(|| (0..passes).for_each(|_| pass()));
+        again.extra("first_ns_per_op", first.wall.as_nanos() as f64 / NAMES as f64);
+        again
+    });
+    let operations = passes * NAMES;
+    Row { case: "lookup_missing", parameters: vec![], n: NAMES, threads: 1, operations }.report(&samples);
 }

@@ -72,6 +72,17 @@ fn archives_libraries_and_dylibs_bring_what_is_missing_too() {
     jit.lookup("by_library").expect("the library has it");
 }
 
+/// The engine is told of libraries that its symbols of the process load by themselves.
+#[test]
+fn a_name_that_was_missing_is_found_when_a_library_has_come() {
+    let jit = engine(1);
+    for _ in 0..2 {
+        jit.lookup("crc32_combine").expect_err("no library has it");
+    }
+    jit.process_symbols().load_library("libz.so.1").expect("the machine has it");
+    jit.lookup("crc32_combine").expect("the library has it");
+}
+
 /// Symbols that failed for another reason stay so until they are retried.
 #[test]
 fn other_failures_stay_until_a_retry() {

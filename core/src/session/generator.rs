@@ -6,9 +6,12 @@ use std::marker::PhantomData;
 use crate::error::cut_short;
 use crate::ids::SessionTag;
 use crate::ids::{self, QueryId};
+use crate::protocol::state::RuledOut;
 use crate::session::holding::{Held, Hold};
 use crate::shared_error;
-use crate::{ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError};
+use crate::{
+    ExecutionSession, JitDylib, JitDylibLookupFlags, LookupKind, LookupSet, SharedError, SymbolName,
+};
 
 /// A generator that was added to a dylib of one session: no other session takes it for one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +102,7 @@ pub(crate) struct Asked {
     pub(crate) kind: LookupKind,
     pub(crate) lookup_flags: JitDylibLookupFlags,
     pub(crate) symbols: LookupSet,
+    pub(crate) ruled_out: RuledOut,
     pub(crate) finished: bool,
 }
 
@@ -131,6 +135,23 @@ impl GenerateRequest {
     /// The suspended lookup.
     pub(crate) fn query(&self) -> QueryId {
         self.asked.query
+    }
+
+    /// Says that the generator `lacks` some of the symbols, whatever kind of lookup asks for them. It is not asked for these again before
+    /// [`generators_changed`](ExecutionSession::generators_changed) is called.
+    ///
+    /// So a generator that reads a fixed table makes the next lookup in vain cheap. A definition that comes from elsewhere is found all
+    /// the same.
+    ///
+    /// # Concurrency
+    /// Counts from when the request is finished. It counts for nothing if `generators_changed` was called after the request began.
+    ///
+    /// # Cost
+    /// The session remembers up to a few thousand such names for each generator.
+    pub fn rule_out(&mut self, lacks: impl Fn(&SymbolName) -> bool) {
+        let Asked { symbols, ruled_out, .. } = &mut self.asked;
+        let names = symbols.iter().map(|(name, _)| name);
+        ruled_out.symbols.extend(names.filter(|name| lacks(name)).cloned());
     }
 
     /// Lets the lookup go on, or fails it with the error. A long chain of errors is cut short, as where
@@ -186,17 +207,22 @@ impl Asked {
     fn move_out(&mut self) -> Self {
         let finished = std::mem::replace(&mut self.finished, true);
         let (dylib, symbols) = (self.dylib.clone(), std::mem::take(&mut self.symbols));
+        let ruled_out = std::mem::take(&mut self.ruled_out);
         let Self { query, generator, kind, lookup_flags, .. } = *self;
-        Self { dylib, query, generator, kind, lookup_flags, symbols, finished }
+        Self { dylib, query, generator, kind, lookup_flags, symbols, ruled_out, finished }
     }
 
     /// With an error that is short.
     fn conclude(&mut self, outcome: Result<(), SharedError>) {
         if !self.finished {
             self.finished = true;
-            self.dylib
-                .session()
-                .transact(|state, effects| state.generated(self.generator, self.query, outcome, effects));
+            let (id, query, ruled_out) = (self.generator, self.query, std::mem::take(&mut self.ruled_out));
+            let forgotten = self.dylib.session().transact(|state, effects| {
+                let forgotten = state.rule_out(id, ruled_out);
+                state.generated(id, query, outcome, effects);
+                forgotten
+            });
+            drop(forgotten);
         }
     }
 }

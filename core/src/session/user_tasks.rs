@@ -52,7 +52,8 @@ impl ExecutionSession {
         generation: Generation<Arc<dyn crate::DefinitionGenerator>>,
         outstanding: Outstanding,
     ) -> Task {
-        let Generation { generator, id, query, dylib, dylib_name, kind, lookup_flags, symbols } = generation;
+        let Generation { generator, id, query, dylib, dylib_name, kind, lookup_flags, symbols, ruled_out } =
+            generation;
         let dylib = JitDylib::new(self.clone(), dylib, dylib_name);
         let request = DetachedRequest::new(Asked {
             dylib,
@@ -61,6 +62,7 @@ impl ExecutionSession {
             kind,
             lookup_flags,
             symbols,
+            ruled_out,
             finished: false,
         });
         user_task(outstanding, "generator.generate", "a definition generator", move |_| {

@@ -45,6 +45,16 @@ impl WeakJitDylib {
         Some(JitDylib::new(session, self.id, self.name.clone()))
     }
 
+    /// Whether the last handle of its session was dropped.
+    pub fn is_gone(&self) -> bool {
+        self.session.strong_count() == 0
+    }
+
+    /// Whether this stands for `dylib`.
+    pub fn is(&self, dylib: &JitDylib) -> bool {
+        self.id == dylib.id() && std::ptr::eq(self.session.as_ptr(), Arc::as_ptr(&dylib.session().0))
+    }
+
     /// The dylib's name.
     pub fn name(&self) -> &str {
         &self.name

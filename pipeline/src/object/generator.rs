@@ -203,7 +203,8 @@ impl DefinitionGenerator for StaticArchiveGenerator {
         self.index.name()
     }
 
-    fn generate(&self, request: GenerateRequest) {
+    fn generate(&self, mut request: GenerateRequest) {
+        request.rule_out(|symbol| self.index.member_defining(symbol.as_str()).is_none());
         let outcome = self.add_members(&request);
         request.finish(outcome);
     }

@@ -45,15 +45,28 @@ fn a_lookup_in_vain_names_what_it_can_see_and_may_have_meant() {
     let hidden = [(session.intern("hiddne"), SymbolFlags::empty()), (session.intern("helper"), EXPORTED)];
     main.define(TestUnit::new("unit", hidden.into_iter().collect(), finish).boxed()).unwrap();
     let exported: SearchOrder = [(main.clone(), EXPORTED_ONLY)].into();
-    let told =
-        |names| session.lookup(LookupRequest::new(&exported, set(&session, names))).unwrap_err().in_full();
+    let told = |names: &[&str]| {
+        session.lookup(LookupRequest::new(&exported, set(&session, names))).unwrap_err().in_full()
+    };
     assert_eq!(told(&["hepler"]), "not found: `hepler` (searched `main`); did you mean `helper`?");
     assert_eq!(told(&["hidden"]), "not found: `hidden` (searched `main`)");
     let both = told(&["hepler", "other"]);
     assert!(both.ends_with("(searched `main`); did you mean `helper` for `hepler`?"), "{both}");
-    // A program that asks again and again does not read it, and would pay for it.
-    (0..1000).for_each(|_| _ = told(&["hepler"]));
-    assert_eq!(told(&["hepler"]), "not found: `hepler` (searched `main`)");
+    // A program that asks for more and more names does not read it, and would pay for it.
+    (0..1000).for_each(|number| _ = told(&[&format!("absent{number}")]));
+    assert_eq!(told(&["helpre"]), "not found: `helpre` (searched `main`)");
+    assert_eq!(told(&["hepler"]), "not found: `hepler` (searched `main`); did you mean `helper`?");
+}
+
+#[test]
+fn a_lookup_in_vain_is_told_of_what_has_come_and_not_of_what_has_gone() {
+    let (session, main) = session();
+    let told = || session.lookup(request(&main, &["hepler"])).unwrap_err().in_full();
+    assert_eq!(told(), "not found: `hepler` (searched `main`)");
+    define_simple(&main, "late", &["helper"]);
+    assert_eq!(told(), "not found: `hepler` (searched `main`); did you mean `helper`?");
+    main.remove(&[session.intern("helper")]).unwrap();
+    assert_eq!(told(), "not found: `hepler` (searched `main`)");
 }
 
 #[test]

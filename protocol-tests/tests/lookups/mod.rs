@@ -13,6 +13,7 @@ mod ready_agrees;
 mod ready_faces;
 mod ready_grows;
 mod reexports_apart;
+mod ruled_out;
 mod slices;
 mod unheard;
 mod why;

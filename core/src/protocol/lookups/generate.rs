@@ -19,7 +19,8 @@ use crate::{
 
 use crate::protocol::lookups::lookup::Visibility;
 use crate::protocol::state::{
-    Arrival, Effects, Generation, Generator, Leftover, Payload, Phase, Query, SessionState, Suspended,
+    Arrival, Effects, Generation, Generator, Leftover, Payload, Phase, Query, RuledOut, SessionState,
+    Suspended,
 };
 use crate::protocol::storage::{DylibId, GeneratorId, QueryId};
 
@@ -53,7 +54,6 @@ impl<P: Payload> SessionState<P> {
             return None;
         }
         let id = self.lookups.add_generator(value, name, dylib);
-        self.lookups.generators_changed += 1;
         self.definitions.add_generator(dylib, id);
         Some(id)
     }
@@ -120,6 +120,17 @@ impl<P: Payload> SessionState<P> {
         self.serve_next(generator, effects);
     }
 
+    /// See [`crate::GenerateRequest::rule_out`]. Gives names that are to be dropped.
+    pub(crate) fn rule_out(&mut self, generator: GeneratorId, ruled_out: RuledOut) -> RuledOut {
+        self.lookups.rule_out(generator, ruled_out)
+    }
+
+    /// Whether a generator of the order might provide `symbol`.
+    pub(super) fn may_generate(&self, symbol: &SymbolName, order: &[(DylibId, JitDylibLookupFlags)]) -> bool {
+        let mut generators = order.iter().flat_map(|(dylib, _)| self.definitions[*dylib].generators.iter());
+        generators.any(|id| !self.lookups.has_ruled_out(*id, symbol))
+    }
+
     fn serve_next(&mut self, generator: GeneratorId, effects: &mut Effects<P>) {
         while let Some(next) = self.lookups.next_in_queue(generator) {
             self.advance(next, effects);
@@ -173,7 +184,7 @@ impl<P: Payload> SessionState<P> {
         let ahead = walker.generators.as_ref();
         // Those that are removed before the lookup comes to them are not passed over.
         let asks = ahead.map_or(!self.definitions[dylib].generators.is_empty(), |ahead| !ahead.is_empty());
-        let candidates = self.drop_defined(dylib, flags, asks, &mut walker.remaining);
+        let mut candidates = self.drop_defined(dylib, flags, asks, &mut walker.remaining);
         if walker.remaining.is_empty() {
             return Some(WalkStep::Done);
         }
@@ -182,7 +193,13 @@ impl<P: Payload> SessionState<P> {
         if candidates.is_empty() {
             return None;
         }
+        while let Some(&id) = generators.front()
+            && candidates.iter().all(|(symbol, _)| self.lookups.has_ruled_out(id, symbol))
+        {
+            generators.pop_front();
+        }
         let id = *generators.front()?;
+        candidates.retain(|(symbol, _)| !self.lookups.has_ruled_out(id, symbol));
         // The asking lookup may have failed because it waits for itself: the answer would lead to the same again, and so on for
         // ever.
         let asks = walker.search.on_behalf_of;
@@ -215,6 +232,7 @@ impl<P: Payload> SessionState<P> {
             kind: walker.search.kind,
             lookup_flags: flags,
             symbols: LookupSet(candidates.into()),
+            ruled_out: self.lookups.nothing_ruled_out(),
         });
         Some(WalkStep::Suspend)
     }

@@ -8,19 +8,14 @@ use smallvec::SmallVec;
 
 use crate::protocol::state::{
     Answer, Effects, Entries, Entry, Lodged, Lodging, Order, Payload, Phase, Progress, Query, RisingPriority,
-    Row, RowState, Search, SessionState, Source, Suspended,
+    RowState, Search, SessionState, Source, Suspended,
 };
 use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
-use crate::symbol::readable::slips;
 use crate::sync::weakened;
 use crate::{
     ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupError, RequiredState, SearchedDylib,
     SymbolFlags, SymbolLookupFlags, SymbolName, TaskPriority,
 };
-
-/// For how many missing symbols a lookup says which may have been meant, and at how many definitions it looks for that.
-const NEAR_MAX: usize = 8;
-const NEAR_ROWS_MAX: u32 = 4096;
 
 /// A dylib's definition of a name, as far as a lookup may see.
 pub(crate) enum Visibility {
@@ -205,13 +200,15 @@ impl<P: Payload> SessionState<P> {
         for (name, _) in &search.symbols.0 {
             let Some((position, row)) = self.first_visible(name, &search.order) else {
                 // Nothing comes after the end of the order.
-                matches.may_generate |= first_generating < usize::MAX;
+                matches.may_generate |=
+                    first_generating < usize::MAX && self.may_generate(name, &search.order);
                 matches.is_doubtful = true;
                 matches.rows.push(None);
                 continue;
             };
-            matches.may_generate |=
-                first_generating < position && !weakened("generate::overlooks_what_comes_before");
+            matches.may_generate |= first_generating < position
+                && self.may_generate(name, &search.order[..position])
+                && !weakened("generate::overlooks_what_comes_before");
             let found = &self.definitions[row];
             matches.is_doubtful |=
                 found.is_for_side_effects_only() || matches!(found.state, RowState::Failed { .. });
@@ -248,7 +245,7 @@ impl<P: Payload> SessionState<P> {
         let refused = if matches.is_doubtful { self.refuse(search, rows) } else { None };
         let alias = match refused {
             None => self.lookups.add_alias(search, rows, &self.definitions)?,
-            Some(error) => return Err(self.advised(error, search)),
+            Some(error) => return Err(self.advised(error, &search.order)),
         };
         self.definitions.expect_ready(matches.unready);
         self.claimed.reserve(&mut effects.claimed, matches.unready);
@@ -319,35 +316,6 @@ impl<P: Payload> SessionState<P> {
     /// Whether there may be aliases whose source was removed, and only has to go yet.
     fn sources_go(&self) -> bool {
         self.definitions.is_removing() && !self.aliased.is_empty()
-    }
-
-    /// The same error with what may have been meant.
-    fn advised(&mut self, mut error: LookupError, search: &Search) -> LookupError {
-        if let LookupError::NotFound { symbols, near, .. } = &mut error
-            && self.lookups.advises_once_more()
-        {
-            *near = self.near(symbols, search);
-        }
-        error
-    }
-
-    /// Names that may have been meant by the first of `missing`. A bounded look at the definitions, as it happens under the lock.
-    fn near(&self, missing: &[SymbolName], search: &Search) -> Box<[(SymbolName, SymbolName)]> {
-        let is_seen = |row: &Row| {
-            let mut order = search.order.iter();
-            order.any(|&(dylib, flags)| dylib == row.dylib && row.is_seen_with(flags))
-        };
-        let mut nearest = vec![None; missing.len().min(NEAR_MAX)];
-        for (_, row) in self.definitions.first_rows(NEAR_ROWS_MAX).filter(|(_, row)| is_seen(row)) {
-            for (name, nearest) in missing.iter().zip(&mut nearest) {
-                let slips = slips(name.as_str(), row.name.as_str());
-                if let Some(slips) = slips.filter(|slips| nearest.is_none_or(|(least, _)| *slips < least)) {
-                    *nearest = Some((slips, &row.name));
-                }
-            }
-        }
-        let found = missing.iter().zip(nearest);
-        found.filter_map(|(name, nearest)| Some((name.clone(), nearest?.1.clone()))).collect()
     }
 
     fn not_found(&self, symbols: Vec<SymbolName>, search: &Search) -> LookupError {

@@ -143,6 +143,8 @@ pub(crate) struct Generation<G> {
     pub(crate) kind: LookupKind,
     pub(crate) lookup_flags: JitDylibLookupFlags,
     pub(crate) symbols: LookupSet,
+    /// None yet.
+    pub(crate) ruled_out: super::RuledOut,
 }
 
 /// A value of the embedder that is no longer needed.

@@ -1,5 +1,6 @@
 //! Everything a session knows: the one value on which all operations act.
 
+pub(crate) mod advice;
 pub(crate) mod aliased;
 pub(crate) mod definitions;
 pub(crate) mod demand;
@@ -25,6 +26,7 @@ use crate::ready_index::ReadyIndex;
 use crate::sync::Arc;
 use crate::{EventKind, SessionEvent};
 
+pub(crate) use advice::Find;
 pub(crate) use definitions::claim::{Claim, Claimed, Rows};
 pub(crate) use definitions::product::{ResourceLeft, Resources};
 pub(crate) use definitions::removing::Clearing;
@@ -36,13 +38,14 @@ pub(crate) use demand::DemandLost;
 pub(crate) use effects::{Effects, Generation, Leftover};
 pub(crate) use failures::{Broken, FailedRow};
 pub(crate) use lookups::end::{Answer, Found, FoundEntries};
-pub(crate) use lookups::generator::{Arrival, Generator, Suspended};
+pub(crate) use lookups::generator::{Arrival, Generator, RuledOut, Suspended};
 pub(crate) use lookups::query::{Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search};
 pub(crate) use payload::Payload;
 pub(crate) use pending::{ClaimedUnit, PendingUnit};
 pub(crate) use rising::RisingPriority;
 pub(crate) use stage::{EventOrder, Stage};
 
+use advice::Advice;
 use aliased::Aliased;
 use definitions::Definitions;
 use failures::Failures;
@@ -59,6 +62,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) aliased: Aliased,
     /// The lookups that are not answered yet.
     pub(in crate::protocol) lookups: Lookups<P>,
+    /// The definitions that may have been meant by names that were missed.
+    pub(in crate::protocol) advice: Advice,
     /// The failures, and the notes of removed rows on them.
     pub(in crate::protocol) failures: Failures,
     /// The waits among the rows that are emitted or depended on.
@@ -91,6 +96,7 @@ impl<P: Payload> SessionState<P> {
             claimed: ClaimedRoom::default(),
             aliased: Aliased::default(),
             lookups: Lookups::new(),
+            advice: Advice::default(),
             failures: Failures::new(),
             forest: WaitingForest::new(),
             agenda: Agenda::new(),

@@ -68,7 +68,8 @@ impl DefinitionGenerator for ProcessSymbolsGenerator {
         &self.name
     }
 
-    fn generate(&self, request: GenerateRequest) {
+    fn generate(&self, mut request: GenerateRequest) {
+        self.symbols.will_tell(request.dylib());
         let mut found = SymbolMap::default();
         for (symbol, _) in request.symbols().iter() {
             let name = symbol.as_str();
@@ -79,6 +80,7 @@ impl DefinitionGenerator for ProcessSymbolsGenerator {
                 found.insert(symbol.clone(), (self.adjust)(unversioned, definition));
             }
         }
+        request.rule_out(|symbol| !found.contains_key(symbol) && self.symbols.is_certain_of(symbol.as_str()));
         let defined = if found.is_empty() { Ok(()) } else { request.dylib().define(absolute_symbols(found)) };
         request.finish(defined.map_err(shared_error));
     }

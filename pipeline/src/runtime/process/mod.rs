@@ -24,8 +24,10 @@ use std::fmt;
 use std::path::Path;
 use std::ptr;
 
+#[cfg(doc)]
+use uruk_core::ExecutionSession;
 use uruk_core::sync::{Arc, Mutex};
-use uruk_core::{ExecutorSymbolDef, SymbolFlags};
+use uruk_core::{ExecutorSymbolDef, JitDylib, SymbolFlags, WeakJitDylib};
 
 pub(crate) use copies::{is_variable, low_variable};
 pub(crate) use entries::KnownEntry;
@@ -55,6 +57,8 @@ pub struct ProcessSymbols {
     images: Images,
     /// State for a program, if the process is for one.
     program: Option<ForProgram>,
+    /// Dylibs that define what is found here. Their sessions hear of each library that comes.
+    told: Mutex<Vec<WeakJitDylib>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +82,7 @@ impl ProcessSymbols {
             system: system.into_iter().map(Library::system).collect(),
             images: Images::default(),
             program: None,
+            told: Mutex::default(),
         }
     }
 
@@ -103,8 +108,7 @@ impl ProcessSymbols {
     pub fn of_library(path: impl AsRef<Path>) -> Result<Self, LoadLibraryError> {
         let library = Arc::new(Library::load(path.as_ref())?);
         let loaded = Mutex::new([library].into());
-        let (system, images) = (Vec::new(), Images::default());
-        Ok(Self { scope: LookupScope::OneLibrary, allowed: None, loaded, system, images, program: None })
+        Ok(Self { scope: LookupScope::OneLibrary, loaded, system: Vec::new(), ..Self::new() })
     }
 
     /// Restricts the view to `names`; all other symbols are unknown.
@@ -132,7 +136,34 @@ impl ProcessSymbols {
         if !loaded.iter().any(|known| known.is(&library)) {
             *loaded = loaded.iter().cloned().chain([Arc::new(library)]).collect();
         }
+        drop(loaded);
+        self.tell();
         Ok(())
+    }
+
+    /// Will tell the session of `dylib` when a library comes: see [`ExecutionSession::generators_changed`].
+    fn will_tell(&self, dylib: &JitDylib) {
+        let mut told = self.told.lock();
+        if !told.iter().any(|known| known.is(dylib)) {
+            told.retain(|known| !known.is_gone());
+            told.push(dylib.downgrade());
+        }
+    }
+
+    /// A library has come.
+    fn tell(&self) {
+        let told = self.told.lock().clone();
+        told.iter().filter_map(WeakJitDylib::upgrade).for_each(|dylib| dylib.session().generators_changed());
+    }
+
+    /// Whether `name` that is not found is found only when a library has come through these symbols. Other code of the process loads
+    /// libraries too, but these are searched for some names alone.
+    fn is_certain_of(&self, name: &str) -> bool {
+        match self.scope {
+            LookupScope::OneLibrary => true,
+            LookupScope::Libraries => !is_allocation_function(LibraryName::unversioned(name)),
+            LookupScope::WholeProcess => false,
+        }
     }
 
     /// The definition of `name`, which may ask for a version (`memcpy@GLIBC_2.2.5`).
@@ -149,10 +180,9 @@ impl ProcessSymbols {
         let loaded = Arc::clone(&self.loaded.lock());
         let from_libraries = || {
             let system = |library: &&Library| library.is_loaded() || may_load(library, name);
-            loaded
-                .iter()
-                .find_map(|library| library.find(&symbol))
-                .or_else(|| self.system.iter().filter(system).find_map(|library| library.find(&symbol)))
+            loaded.iter().find_map(|library| library.find(&symbol)).or_else(|| {
+                self.system.iter().filter(system).find_map(|library| self.find_in(library, &symbol))
+            })
         };
         let address = match self.scope {
             LookupScope::OneLibrary => from_libraries(),
@@ -168,6 +198,16 @@ impl ProcessSymbols {
             return Some(self.images.describe(copy));
         }
         Some(found)
+    }
+
+    /// The address of a symbol in a library of the system, which may have to be loaded.
+    fn find_in(&self, library: &Library, symbol: &LibraryName) -> Option<u64> {
+        let was_loaded = library.is_loaded();
+        let found = library.find(symbol);
+        if !was_loaded && library.is_loaded() {
+            self.tell();
+        }
+        found
     }
 
     /// Whether linked code is to have the engine's functions in place of some of the process's.

@@ -124,6 +124,11 @@ impl<P: Payload> Definitions<P> {
         (0..self.rows.end().min(count)).filter_map(|index| self.rows.entry_at(index))
     }
 
+    /// How many definitions have come and gone.
+    pub(in crate::protocol) fn name_changes(&self) -> u64 {
+        self.names.changes()
+    }
+
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
         let lives = |row: &Row| !self.row_is_removing(row);

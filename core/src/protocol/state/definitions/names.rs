@@ -28,6 +28,8 @@ pub(crate) struct NameIndex {
     first: Box<[PlaceTable]>,
     /// The other rows of these lists.
     others: PlaceTable,
+    /// How many rows have come and gone.
+    changes: u64,
 }
 
 const SHARD_BITS: u32 = 6;
@@ -35,7 +37,13 @@ const SHARDS: usize = 1 << SHARD_BITS;
 
 impl NameIndex {
     pub(crate) fn new() -> Self {
-        Self { first: (0..SHARDS).map(|_| PlaceTable::default()).collect(), others: PlaceTable::default() }
+        let first = (0..SHARDS).map(|_| PlaceTable::default()).collect();
+        Self { first, others: PlaceTable::default(), changes: 0 }
+    }
+
+    /// How many rows have come and gone.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The first row of the list of `name`.
@@ -81,6 +89,7 @@ impl NameIndex {
 
     /// Adds a row that is in no list yet, behind the first one of its name.
     pub(crate) fn insert(&mut self, row: RowId, rows: &mut RowSlab, memory: &mut impl Takes) {
+        self.changes += 1;
         let (name, dylib, index) = (&rows[row].name, rows[row].dylib, row.index());
         let Home { shard, hash } = home(name);
         let first = self.first[shard].find_or_insert(hash, index, |row| rows.at(row).name == *name, memory);
@@ -95,6 +104,7 @@ impl NameIndex {
 
     /// Takes a row out of the list of its name; gives a neighbour, if it had one.
     pub(crate) fn remove(&mut self, row: RowId, rows: &mut RowSlab, memory: &mut impl Takes) -> Option<u32> {
+        self.changes += 1;
         let Row { namesakes: Links { previous, next }, ref name, dylib, .. } = rows[row];
         match (previous, next) {
             (NONE, NONE) => {

@@ -1,6 +1,9 @@
 //! Generators, and the lookups that wait at them.
 //!
 //! A lookup that is suspended waits at one generator. That serves it, has it in its queue, serves it apart, or was removed meanwhile.
+//!
+//! A generator may rule names out, and is not asked for these again. That holds for one count of changes of generators: the count at
+//! which it was asked.
 
 use std::collections::VecDeque;
 
@@ -24,6 +27,19 @@ pub(crate) struct Generator<G> {
     pub(super) occupant: Option<QueryId>,
     /// Lookups that want to ask it next. Some may have ended since.
     pub(super) queue: VecDeque<QueryId>,
+    /// Names that it does not have.
+    ruled_out: RuledOut,
+}
+
+/// Each generator remembers so many names that it does not have.
+const RULED_OUT_MAX: usize = 4096;
+
+/// Names that a generator does not have.
+#[derive(Debug, Default)]
+pub(crate) struct RuledOut {
+    pub(crate) symbols: FxHashSet<SymbolName>,
+    /// How often generators had changed when it was asked.
+    generators_changed: u64,
 }
 
 /// A lookup on its way along the search order.
@@ -111,7 +127,36 @@ impl<P: Payload> Lookups<P> {
         name: Arc<str>,
         dylib: DylibId,
     ) -> GeneratorId {
-        self.generators.insert(Generator { value, name, dylib, occupant: None, queue: VecDeque::new() })
+        self.generators_changed += 1;
+        let (queue, ruled_out) = (VecDeque::new(), RuledOut::default());
+        self.generators.insert(Generator { value, name, dylib, occupant: None, queue, ruled_out })
+    }
+
+    /// The names that a generator that is asked now has ruled out: none yet.
+    pub(crate) fn nothing_ruled_out(&self) -> RuledOut {
+        RuledOut { symbols: FxHashSet::default(), generators_changed: self.generators_changed }
+    }
+
+    /// A generator does not have these symbols. Gives names that are to be dropped.
+    pub(crate) fn rule_out(&mut self, generator: GeneratorId, mut ruled_out: RuledOut) -> RuledOut {
+        if self.generators_changed == ruled_out.generators_changed
+            && let Some(Generator { ruled_out: known, .. }) = self.generators.get_mut(generator)
+        {
+            let is_like = known.generators_changed == ruled_out.generators_changed;
+            if !is_like || known.symbols.len() >= RULED_OUT_MAX {
+                std::mem::swap(known, &mut ruled_out);
+            } else {
+                known.symbols.extend(ruled_out.symbols.drain());
+            }
+        }
+        ruled_out
+    }
+
+    /// Whether a generator is known not to have the symbol.
+    pub(crate) fn has_ruled_out(&self, generator: GeneratorId, symbol: &SymbolName) -> bool {
+        self.generators.get(generator).is_some_and(|Generator { ruled_out, .. }| {
+            ruled_out.generators_changed == self.generators_changed && ruled_out.symbols.contains(symbol)
+        })
     }
 
     /// Takes a generator out. Gives the lookups in its queue too, each of which is to be failed.

@@ -41,13 +41,9 @@ pub(crate) struct Lookups<P: Payload> {
     queries: Slab<QueryId, Query<P::Handler>>,
     generators: Slab<GeneratorId, Generator<P::Generator>>,
     aliases: AliasEdges,
-    advice_left: u32,
     /// How often there was reason to think that generators find more than before.
     pub(crate) generators_changed: u64,
 }
-
-/// So many lookups in vain are told what may have been meant. A program that asks more often does not read it.
-const ADVICE_MAX: u32 = 1000;
 
 /// A query that has found everything.
 pub(crate) struct Answered<H> {
@@ -68,14 +64,7 @@ pub(crate) struct TakenOut<H> {
 impl<P: Payload> Lookups<P> {
     pub(super) fn new() -> Self {
         let (queries, generators, aliases) = (Slab::new(), Slab::new(), AliasEdges::default());
-        Self { queries, generators, aliases, advice_left: ADVICE_MAX, generators_changed: 0 }
-    }
-
-    /// Whether a lookup in vain is told what may have been meant.
-    pub(crate) fn advises_once_more(&mut self) -> bool {
-        let advises = self.advice_left > 0;
-        self.advice_left -= u32::from(advises);
-        advises
+        Self { queries, generators, aliases, generators_changed: 0 }
     }
 
     /// The query, if it is there. It may have ended, and its entries still be in the lists of rows.
