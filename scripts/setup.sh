@@ -16,7 +16,8 @@ cd "$(dirname "$0")/.."
 # make                          the Makefile
 # gdb                           debugs linked code in tests, which are skipped without it
 # linux-perf                    profiles linked code in a test, which is skipped without it
-packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb linux-perf)
+# chromium-headless-shell       shows the dashboard in tests, which are skipped without it
+packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb linux-perf chromium-headless-shell)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

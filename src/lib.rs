@@ -37,6 +37,7 @@
 //! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
+//! | watch it on a page in the browser | `dashboard::Dashboard`, with the feature `dashboard` |
 //! | have it compiled in the background | [`Scope::request`] |
 //! | bring a compiler of one's own | [`Scope::add_object_fn`]; with a cache [`Scope::add_cached_object_fn`], [`Request::cached`]; [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
@@ -78,6 +79,8 @@ mod cached_object;
 #[cfg(feature = "cache")]
 mod caching;
 mod compiler_runtime;
+#[cfg(feature = "dashboard")]
+pub mod dashboard;
 mod dylibs;
 mod engine;
 mod error;

@@ -12,7 +12,8 @@ use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
-use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, REPL_EXAMPLES};
+use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES};
+use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
 use super::units::{Age, Size};
 
@@ -46,6 +47,9 @@ pub(crate) enum Command {
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
+    /// Show a recording on a page in the browser: threads, queues, what waits for what, the critical path of a lookup.
+    #[command(after_help = PAGE_EXAMPLES)]
+    Page(PageArgs),
 }
 
 /// `uruk opt`.
@@ -307,6 +311,9 @@ pub(crate) struct RunArgs {
     /// that JITDUMPDIR names.
     #[arg(long, value_name = "map|jitdump", value_enum)]
     pub(crate) perf: Option<PerfArg>,
+
+    #[command(flatten)]
+    pub(crate) dashboard: DashboardArgs,
 
     /// Say on stderr what happens. Twice: every state a symbol goes through.
     #[arg(short, long, action = ArgAction::Count)]

@@ -11,6 +11,7 @@ Examples:
   uruk run --lazy --speculate calls db.bc
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --dump out app.c                 what LLVM made of it, step by step, is in out/
+  uruk run --dashboard --dashboard-stay --lazy app.bc   watch it on a page in the browser
   uruk run --backtrace app.bc               if it crashes, show in which functions
   gdb -ex 'set breakpoint pending on' -ex 'break app.c:4' -ex run --args uruk run --debugger -O0 app.c
   perf record -k mono uruk run --perf jitdump app.c       then: perf inject --jit -i perf.data -o jit.data; perf report -i jit.data
@@ -45,3 +46,11 @@ Examples:
   uruk cache clear                                        begin anew; running programs are not disturbed
 
 Exit codes: 0; 1 if an entry is damaged (verify), or the cache cannot be opened or written; 2 for wrong usage.";
+
+pub(crate) const PAGE_EXAMPLES: &str = "\
+Examples:
+  uruk page run.rec                          then open the address that it prints
+  URUK_DASHBOARD_TOKEN=$(openssl rand -hex 16) uruk page --listen 0.0.0.0:7070 --host build.example.com run.rec
+  ssh -L 7070:localhost:7070 build.example.com uruk page --listen 127.0.0.1:7070 run.rec   without a token
+
+Exit codes: 0 after control-C; 1 if the file is no recording or the address cannot be had; 2 for wrong usage.";

@@ -11,6 +11,7 @@ mod hints;
 mod observe;
 mod opt;
 mod order;
+mod page;
 mod passes;
 mod perf;
 mod profile;
@@ -63,6 +64,10 @@ fn run_command() -> c_int {
             Err(error) => failure(&error),
         },
         Command::Opt(args) => match opt::opt(&args) {
+            Ok(()) => 0,
+            Err(error) => failure(&error),
+        },
+        Command::Page(args) => match page::page(&args) {
             Ok(()) => 0,
             Err(error) => failure(&error),
         },

@@ -31,6 +31,7 @@ use super::clang::{self, ClangError};
 use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
+use super::page::{self, Beside, PageError};
 use super::{profile, report, verbose};
 
 /// Why a program did not come to run.
@@ -60,6 +61,8 @@ pub(crate) enum RunError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
+    Page(#[from] PageError),
+    #[error(transparent)]
     Order(#[from] OrderError),
     #[error("--dump needs a directory that may be written to, or that can be made in one that is there")]
     Dump(#[from] DumpError),
@@ -86,14 +89,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let order = args.speculate.as_deref().map(order::read).transpose()?;
     let ahead = Ahead { order, callees: args.speculate_callees };
     let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
+    page::stay_at_exit(&args.dashboard)?;
     let observers = observe(args)?;
     let dispatcher =
         Arc::new(RetiringDispatcher::new(args.jobs.map_or_else(cores, usize::from)).map_err(JitError::from)?);
     let linked = link(args, &observers, dispatcher.clone());
     // From here on the terminal shows the program's output, or an error.
     observers.leave_terminal();
-    let (jit, entry) = linked?;
+    let (jit, entry, mut page) = linked?;
     dispatcher.retire();
+    page.program_begins();
     store_what_was_compiled(jit, &observers, args)?;
     give_back_free_memory();
 
@@ -120,7 +125,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     program.take_the_processor();
     if take_over_allocation(jit)? {
         background.stop(); // The program's functions may be for the program's own threads.
+        page.allocator_is_replaced();
     }
+    page.leave();
     background.begin(&ahead);
     start_what_is_new(jit, program);
     // SAFETY: everything it depends on is Ready, and nothing is ever unmapped. The entry is what the user says is a
@@ -230,17 +237,18 @@ fn link(
     args: &RunArgs,
     observers: &Arc<Observers>,
     dispatcher: Arc<RetiringDispatcher>,
-) -> Result<(&'static Jit, ExecutorSymbolDef), RunError> {
+) -> Result<(&'static Jit, ExecutorSymbolDef, Beside), RunError> {
     let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
     if let Some(refused) = jit.cache_refused() {
         report::warning("the program runs without a cache", refused);
     }
+    let page = page::beside(jit, &args.dashboard)?;
     // Nothing of the program has run, so there is no pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
     let linked = add_and_link(jit, args);
     let entry = linked.map_err(|error| with_what_is_missing(error, jit, args))?;
     jit.low_addresses().allow_copies(false);
-    Ok((jit, entry))
+    Ok((jit, entry, page))
 }
 
 fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError> {

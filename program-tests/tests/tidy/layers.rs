@@ -45,7 +45,7 @@ const PIPELINE: [&str; 15] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 33] = [
+const FACADE: [&str; 34] = [
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
@@ -77,7 +77,8 @@ const FACADE: [&str; 33] = [
     "caching",
     "dylibs",
     "builder", // how it is made
-    "trace",   // spans as a file
+    "dashboard", // notes as a page
+    "trace",     // spans as a file
     "cli",     // the command
 ];
 
