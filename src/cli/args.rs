@@ -12,9 +12,10 @@ use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
-use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES};
+use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
+use super::top::TopArgs;
 use super::units::{Age, Size};
 
 /// Compiles, links and runs programs inside one process.
@@ -35,7 +36,7 @@ pub(crate) enum Command {
     /// function, its destructors after, and an undefined symbol in any of them is an error.
     /// One that does nothing by being there is compiled when the program needs a symbol of it, and not otherwise.
     #[command(after_help = EXAMPLES)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Optimize IR as the engine does, and write it: LLVM's pipeline of a level, stage by stage.
     #[command(after_help = OPT_EXAMPLES)]
     Opt(OptArgs),
@@ -50,6 +51,9 @@ pub(crate) enum Command {
     /// Show a recording on a page in the browser: threads, queues, what waits for what, the critical path of a lookup.
     #[command(after_help = PAGE_EXAMPLES)]
     Page(PageArgs),
+    /// Show a recording in the terminal: threads, queues, units by their work. `q` ends it.
+    #[command(after_help = TOP_EXAMPLES)]
+    Top(TopArgs),
 }
 
 /// `uruk opt`.

@@ -54,3 +54,10 @@ Examples:
   ssh -L 7070:localhost:7070 build.example.com uruk page --listen 127.0.0.1:7070 run.rec   without a token
 
 Exit codes: 0 after control-C; 1 if the file is no recording or the address cannot be had; 2 for wrong usage.";
+
+pub(crate) const TOP_EXAMPLES: &str = "\
+Examples:
+  uruk top run.rec            while the program runs, or after its end
+  uruk top --once run.rec     the figures as text
+
+Exit codes: 0; 1 if the file is no recording or there is no terminal; 2 for wrong usage.";

@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod stats;
 mod tier_table;
+mod top;
 mod units;
 mod verbose;
 
@@ -68,6 +69,10 @@ fn run_command() -> c_int {
             Err(error) => failure(&error),
         },
         Command::Page(args) => match page::page(&args) {
+            Ok(()) => 0,
+            Err(error) => failure(&error),
+        },
+        Command::Top(args) => match top::top(&args) {
             Ok(()) => 0,
             Err(error) => failure(&error),
         },

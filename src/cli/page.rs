@@ -20,7 +20,7 @@ const TOKEN: &str = "URUK_DASHBOARD_TOKEN";
 /// A free port of this machine.
 const HERE: &str = "127.0.0.1:0";
 
-/// What `uruk run` is told of a page.
+/// The options of `uruk run` for a page.
 #[derive(Debug, Args)]
 pub(crate) struct DashboardArgs {
     /// Show on a page in the browser what happens while the program is compiled; its address is printed. [default ADDR: 127.0.0.1 and a free port]

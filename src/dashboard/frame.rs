@@ -1,4 +1,4 @@
-//! What a client is sent: frames, each with names and notes that the client does not have yet.
+//! Frames for clients: each has names and notes that the client does not have yet.
 //!
 //! Numbers are little-endian. Columns instead of records, so that a page looks at them in place.
 //!
@@ -25,7 +25,7 @@ const ROWS_MAX: usize = 1 << 14;
 /// How many names are in a frame at most.
 const NAMES_MAX: usize = 1 << 14;
 
-/// What a client has: the first note and the first name that it lacks.
+/// The place of a client: the first note and the first name that it lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) note: u64,

@@ -1,4 +1,4 @@
-//! Who may ask: the `Host` that a request names, its token, its method; and what browsers are told about every answer.
+//! Admission: the `Host` that a request names, its token, its method; and what browsers are told about every answer.
 //!
 //! A page elsewhere can have a browser send requests here, and can have its own name point here. Neither lets it read an answer: the name is
 //! refused, and answers are for pages of the same origin alone.
@@ -15,7 +15,7 @@ use uruk_core::sync::Arc;
 /// The cookie that stands for the token.
 const COOKIE: &str = "uruk_token";
 
-/// What every answer says to browsers.
+/// The headers of every answer.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// What a request has to show.
+/// The conditions for a request.
 #[derive(Clone)]
 pub(super) struct Gate {
     /// Of the token. Hashes are compared in a time that says nothing about them.

@@ -1,4 +1,4 @@
-//! What can be asked: the page, its notes, and why a symbol is not Ready.
+//! The answers: the page, its notes, and why a symbol is not Ready.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -47,7 +47,7 @@ const FILES: &[(&str, &str, &str)] = &[
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// What the dashboard shows.
+/// The recording, and the engine that is asked.
 #[derive(Debug)]
 pub(super) struct Shown {
     feed: Mutex<Feed>,
@@ -118,7 +118,7 @@ async fn why(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<String
     json_of(&json!({ "symbol": symbol, "dylib": &*why.dylib, "why": why.to_string() }))
 }
 
-/// What is shown, for the head of the page.
+/// The version and the process.
 async fn info(State(shown): State<Arc<Shown>>) -> Response {
     json_of(&json!({
         "version": env!("CARGO_PKG_VERSION"),

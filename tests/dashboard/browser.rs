@@ -1,6 +1,8 @@
 //! A browser without a window, driven over two pipes: no port, no web socket.
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -9,6 +11,12 @@ const PROGRAM: &str = "chromium-headless-shell";
 
 /// How many times a condition is asked for; the page answers each time after it has drawn.
 const FRAMES_MAX: usize = 3000;
+
+/// Says something to those who run the tests.
+pub(crate) fn say(line: &str) {
+    // Nothing is left to say without a reader.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
 
 /// A page in a browser, which ends with it.
 pub(crate) struct Browser {
@@ -32,7 +40,7 @@ impl Browser {
             .is_err()
         {
             assert!(std::env::var_os("CI").is_none(), "{PROGRAM} is missing: scripts/setup.sh installs it");
-            eprintln!("skipped: {PROGRAM} is missing, and scripts/setup.sh installs it");
+            say(&format!("skipped: {PROGRAM} is missing, and scripts/setup.sh installs it"));
             return None;
         }
         // The browser reads requests from descriptor 3 and answers on 4. As root it runs without its sandbox: it loads nothing but our page.
@@ -128,15 +136,18 @@ impl Browser {
         }
     }
 
-    /// A picture of the page, as a PNG in base64.
-    pub(crate) fn picture(&mut self) -> String {
-        self.call("Page.captureScreenshot", json!({ "format": "png" }))["data"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+    /// Writes a picture of the page into a file.
+    pub(crate) fn picture(&mut self, path: &Path) {
+        let picture = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let mut decoder = Command::new("base64");
+        decoder.arg("-d").stdin(Stdio::piped()).stdout(File::create(path).expect("the file can be made"));
+        let mut decoder = decoder.spawn().expect("base64 is there");
+        let text = picture["data"].as_str().unwrap_or_default();
+        decoder.stdin.take().expect("it is a pipe").write_all(text.as_bytes()).expect("it reads");
+        assert!(decoder.wait().expect("it ends").success());
     }
 
-    /// What the page has complained of so far.
+    /// The complaints of the page so far.
     pub(crate) fn complaints(&mut self) -> &[String] {
         self.value("0"); // What came before it has been read then.
         &self.complaints

@@ -1,9 +1,12 @@
-//! What the page shows, in a browser.
+//! The page in a browser, by what it shows.
+
+use std::path::PathBuf;
 
 use serde_json::json;
+use uruk::dashboard::Dashboard;
 use uruk::prelude::*;
 
-use crate::browser::Browser;
+use crate::browser::{Browser, say};
 use crate::recording::{Recording, chain};
 
 /// Waits until all notes are in, and the tables are filled.
@@ -45,7 +48,7 @@ fn a_recording_is_shown_as_it_was() {
     assert!(memory.contains("main dylib"), "{memory}");
     let view = tab(&mut browser, "view");
     assert!(view.contains("ir.generate") && view.contains("(blocked)"), "{view}");
-    // A name is text, whatever it says.
+    // A name is text, never markup.
     assert!(view.contains("<img src=x"), "{view}");
     assert_eq!(browser.value("document.querySelectorAll('main img').length"), json!(0));
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
@@ -143,7 +146,26 @@ fn a_million_notes_are_shown() {
     browser.open(&format!("{}?synthetic=1000000", dashboard.url()));
     browser.wait("document.documentElement.dataset.status === 'synthetic'");
     let figures = browser.value("({ ...document.documentElement.dataset })");
-    eprintln!("a million notes, in milliseconds: {figures}");
+    say(&format!("a million notes, in milliseconds: {figures}"));
     browser.wait("document.getElementById('figures').textContent === '1,000,000 notes'");
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
+}
+
+/// The pictures of the documentation: `URUK_PICTURES=docs cargo test -p uruk --features dashboard --test dashboard pictures`. `URUK_RECORDING` is
+/// what they show.
+#[test]
+fn pictures_are_made_when_they_are_wanted() {
+    let (Some(directory), Some(recording)) =
+        (std::env::var_os("URUK_PICTURES"), std::env::var_os("URUK_RECORDING"))
+    else {
+        return;
+    };
+    let dashboard = Dashboard::of_file(recording.as_ref(), "127.0.0.1:0").expect("it is a recording");
+    for scheme in ["dark", "light"] {
+        let mut browser = Browser::start(scheme).expect("there are no pictures without a browser");
+        browser.open(dashboard.url());
+        all_notes(&mut browser, 1);
+        tab(&mut browser, if scheme == "dark" { "path" } else { "units" });
+        browser.picture(&PathBuf::from(&directory).join(format!("dashboard-{scheme}.png")));
+    }
 }

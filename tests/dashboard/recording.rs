@@ -1,6 +1,6 @@
 //! Recordings of schedules that never ran, whose picture is known.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use uruk::dashboard::Dashboard;
 use uruk_recorder::{Entry, Kind, Script, ThreadId};
@@ -13,10 +13,6 @@ impl Recording {
         let path = std::env::temp_dir().join(format!("uruk-dashboard-{}-{name}", std::process::id()));
         script.save(&path).expect("the file can be written");
         Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
     }
 
     pub(crate) fn dashboard(&self) -> Dashboard {

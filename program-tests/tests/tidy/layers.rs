@@ -76,10 +76,10 @@ const FACADE: [&str; 34] = [
     "link",
     "caching",
     "dylibs",
-    "builder", // how it is made
+    "builder",   // how it is made
     "dashboard", // notes as a page
     "trace",     // spans as a file
-    "cli",     // the command
+    "cli",       // the command
 ];
 
 /// The state stands below, the verbs that act on it above, and those in an order of their own.
