@@ -186,13 +186,13 @@ fn redefinitions(jit: &Jit, bodies: &Scope, mut last: OwnedTracker, stub: Next) 
             bodies.lookup(&name).expect("it is there");
             let begun = Instant::now();
             jit.redefine(bodies, [("next", &*name)]).expect("its body is there");
-            assert_eq!(stub(0), step.into());
+            assert_eq!(stub(0), u64::from(step));
             to_effect.push(micros(begun));
         } else {
             let begun = Instant::now();
             jit.redefine_lazily(bodies, [("next", &*name)]).expect("it is a lazy function");
             lazily.push(micros(begun));
-            assert_eq!(stub(0), step.into());
+            assert_eq!(stub(0), u64::from(step));
         }
         last = tracker; // The body before goes.
         whole.push(micros(begun_whole));

@@ -12,11 +12,11 @@ use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
 use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
+use super::cache::CacheArgs;
 use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
 use super::top::TopArgs;
-use super::units::{Age, Size};
 
 /// Compiles, links and runs programs inside one process.
 #[derive(Debug, Parser)]
@@ -120,54 +120,6 @@ pub(crate) struct ReplArgs {
     /// Optimization level, of the passes and of code generation: 0 answers soonest, 2 and 3 run fastest.
     #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "0", value_parser = level)]
     pub(crate) optimize: OptimizationLevel,
-}
-
-/// `uruk cache`.
-#[derive(Debug, Args)]
-pub(crate) struct CacheArgs {
-    /// The verb.
-    #[command(subcommand)]
-    pub(crate) command: CacheCommand,
-
-    /// The directory of the cache [default: what URUK_CACHE says in the environment].
-    #[arg(long, value_name = "DIR", global = true)]
-    pub(crate) cache: Option<PathBuf>,
-}
-
-/// The verbs of `uruk cache`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum CacheCommand {
-    /// Say how many entries there are, how large and how old.
-    #[command(after_help = CACHE_EXAMPLES)]
-    Stats(DirectoryArg),
-    /// Read every entry and check that it is as it was written. Exit code 1 if one is not.
-    #[command(after_help = CACHE_EXAMPLES)]
-    Verify(DirectoryArg),
-    /// Remove what is too old or takes too much room, and what killed processes have left.
-    ///
-    /// Entries go many at a time, the oldest first: those of the files that were begun together.
-    #[command(after_help = CACHE_EXAMPLES)]
-    Gc {
-        /// How much the files may take together: a number of bytes, or with K, M, G or T.
-        #[arg(long, value_name = "SIZE", default_value = "1G")]
-        max_size: Size,
-        /// How old entries may become: a number with s, m, h, d or w.
-        #[arg(long, value_name = "TIME", default_value = "30d")]
-        max_age: Age,
-        #[command(flatten)]
-        directory: DirectoryArg,
-    },
-    /// Remove all entries.
-    #[command(after_help = CACHE_EXAMPLES)]
-    Clear(DirectoryArg),
-}
-
-/// The cache's directory, behind the verb.
-#[derive(Debug, Args)]
-pub(crate) struct DirectoryArg {
-    /// The directory of the cache, as with --cache.
-    #[arg(value_name = "DIR", conflicts_with = "cache")]
-    pub(crate) directory: Option<PathBuf>,
 }
 
 /// `uruk run`.
