@@ -28,6 +28,20 @@ int main(void) {
 }
 "#;
 
+const OFTEN: &str = r#"static int inner(int value, int round) {
+  if (round == 3000000)
+    __asm__ volatile("int3");
+  return value * round;
+}
+int outer(int value, int round) {
+  return inner(value + 1, round) + 1;
+}
+int main(void) {
+  for (int round = 0; round <= 3000000; round++)
+    outer(round, round);
+}
+"#;
+
 const CXX: &str = r#"#include <vector>
 #include <cstdio>
 namespace shop {
@@ -127,6 +141,40 @@ fn breakpoints_frames_and_variables_of_c() {
             assert_in_order(&printed, &wanted);
         }
     }
+}
+
+/// Functions that are compiled by themselves had no lines, and no variables.
+#[test]
+fn breakpoints_frames_and_variables_of_functions_that_change_their_code() {
+    if !has_gdb() {
+        return;
+    }
+    let source = file("debugged.c", C.as_bytes()).expect("written");
+    let steps =
+        ["break debugged.c:inner", "run", "bt", "next", "info locals", "up", "info locals", "continue", "bt"];
+    let printed = gdb(&steps, &["--debugger", "--tiered", "-O0"], &[&source]);
+    let wanted = [
+        "hit Breakpoint 1",
+        "#0  inner (value=10) at ",
+        "debugged.c:4",
+        "outer (value=5) at ",
+        "debugged.c:9",
+        "main () at ",
+        "debugged.c:14",
+        "local = 30",
+        "twice = 10",
+        "hit Breakpoint 1",
+        "#0  inner (value=12) at ",
+    ];
+    assert_in_order(&printed, &wanted);
+    // Called often enough for the upper tier. Either tier has lines.
+    let source = file("often.c", OFTEN.as_bytes()).expect("written");
+    let options = ["--debugger", "--tiered", "--tier-threshold", "1", "--tier-delay", "0", "-O2"];
+    let printed = gdb(&["run", "bt"], &options, &[&source]);
+    assert_in_order(
+        &printed,
+        &["SIGTRAP", "inner (value=", "often.c:4", "outer (value=", "often.c:7", "main ()", "often.c:11"],
+    );
 }
 
 /// A template of a library is a function of the program, and so are its frames.

@@ -19,6 +19,8 @@ pub(super) struct CompileOptions {
     pub(super) pipeline: OptimizationPipeline,
     pub(super) partition: Partition,
     pub(super) verifies_ir: bool,
+    /// Of functions that are compiled by themselves. Otherwise as the debugger and the profiler need it.
+    pub(super) keeps_debug_info: Option<bool>,
     pub(super) tiers: Option<Arc<dyn TierPolicy>>,
     pub(super) dump: Option<Dump>,
 }
@@ -32,12 +34,13 @@ impl CompileOptions {
             pipeline: OptimizationPipeline::level(OptimizationLevel::O2),
             partition: Partition::default(),
             verifies_ir: true,
+            keeps_debug_info: None,
             tiers: None,
             dump: None,
         }
     }
 
-    /// The layer that compiles modules, above `linking`.
+    /// The layer that compiles modules, above `linking`. A debugger or profiler asks for lines if the engine `is_debugged`.
     ///
     /// # Errors
     /// [`JitError::Compile`].
@@ -46,10 +49,13 @@ impl CompileOptions {
         linking: Arc<Linking>,
         cache: &OpenCache,
         has_workers: bool,
+        is_debugged: bool,
     ) -> Result<Modules, JitError> {
         let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
         let target = target.with_codegen_level(self.codegen_level);
+        let keeps_debug_info = self.keeps_debug_info.unwrap_or(is_debugged);
         let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
+        let compiler = compiler.with_debug_info(keeps_debug_info);
         let compiler = self.dump.iter().cloned().fold(compiler, IrCompiler::with_dump);
         let of_modules = cache.entries.as_ref().map(|entries| Arc::new(entries.of_modules(&compiler)));
         if of_modules.is_none() {
@@ -60,7 +66,8 @@ impl CompileOptions {
         let tiers = self.tiers.map(|policy| {
             let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
             let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
-            let soon = self.dump.into_iter().fold(soon, IrCompiler::with_dump);
+            let soon =
+                self.dump.into_iter().fold(soon.with_debug_info(keeps_debug_info), IrCompiler::with_dump);
             (soon, Tiers::new(policy, has_workers))
         });
         Ok(Modules { linking, layer, target, verifies_ir: self.verifies_ir, tiers })

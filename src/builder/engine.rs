@@ -57,6 +57,12 @@ impl EngineOptions {
         }
     }
 
+    /// Whether a debugger or a profiler asks for lines.
+    #[cfg(feature = "llvm")]
+    pub(super) fn is_debugged(&self) -> bool {
+        self.debugger || self.perf == Some(PerfFormat::JitDump)
+    }
+
     /// Whether workers compile in the background when they have nothing else to do.
     pub(super) fn has_workers(&self) -> bool {
         !self.owns_process && self.threads != Some(0)

@@ -138,6 +138,19 @@ impl JitBuilder {
         self
     }
 
+    /// Whether functions of IR that are compiled by themselves ([`OnCall::Function`], tiers) keep their debug information: lines and
+    /// variables for [`Jit::symbol_at`](crate::Jit::symbol_at), gdb and perf. Unless told otherwise they do with a [debugger](Self::debugger)
+    /// or [`PerfFormat::JitDump`]. Modules that are compiled as a whole always keep theirs.
+    ///
+    /// # Cost
+    /// The object of each function has a copy of the types that the function refers to.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn debug_info(mut self, keep: bool) -> Self {
+        self.compile.keeps_debug_info = Some(keep);
+        self
+    }
+
     /// Where to look for what was compiled before: a directory, or a store of the host's. An object that is found there is linked, and
     /// LLVM is not called for it; what is not there is compiled and put there.
     ///
@@ -186,8 +199,7 @@ impl JitBuilder {
     ///
     /// It holds for all engines of the process from here on; [`set_debugger`](uruk_pipeline::debug::set_debugger) switches it while the
     /// program runs. Code that an engine places in [memory of one's own](Self::memory), or in which it was switched on later, has names and
-    /// frames, but gdb can set only hardware breakpoints (`hbreak`) there: two views of code are shared memory. Functions of IR that are compiled
-    /// by themselves ([`OnCall::Function`], tiers) have names and frames alone.
+    /// frames, but gdb can set only hardware breakpoints (`hbreak`) there: two views of code are shared memory.
     ///
     /// # Cost
     /// A copy of the debug information, made many units at a time, and memory in which objects share no pages.
@@ -345,6 +357,8 @@ impl JitBuilder {
     pub fn build(self) -> Result<Jit, JitError> {
         let Self { mut engine, run, .. } = self;
         let (has_workers, initializes_on_lookup) = (engine.has_workers(), run.initializes_on_lookup);
+        #[cfg(feature = "llvm")]
+        let is_debugged = engine.is_debugged();
         let ground = engine.ground()?;
         let linking = run.linking(ground.layer, has_workers);
         #[cfg(feature = "cache")]
@@ -352,7 +366,7 @@ impl JitBuilder {
         let files = Arc::new(Files {
             platform: ground.platform,
             #[cfg(feature = "llvm")]
-            modules: self.compile.modules(linking.clone(), &cache, has_workers)?,
+            modules: self.compile.modules(linking.clone(), &cache, has_workers, is_debugged)?,
             #[cfg(feature = "cache")]
             cache,
             objects: Objects(linking.clone()),

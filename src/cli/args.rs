@@ -256,8 +256,8 @@ pub(crate) struct RunArgs {
 
     /// Have gdb know the program: functions, lines, variables and frames. C and C++ files are compiled with -g.
     ///
-    /// So does URUK_DEBUGGER=1 in the environment. Use -O0 to see every variable. With --lazy, modules are compiled as a whole: functions that are
-    /// compiled by themselves have no lines, and so it is with --tiered.
+    /// So does URUK_DEBUGGER=1 in the environment. Use -O0 to see every variable. With --lazy, modules are compiled as a whole. With --tiered,
+    /// break at functions: gdb moves a breakpoint on a line that it does not know yet.
     #[arg(long)]
     pub(crate) debugger: bool,
 

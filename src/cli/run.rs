@@ -322,6 +322,9 @@ fn build(
     if args.debugger {
         builder = builder.debugger(true);
     }
+    if args.backtrace {
+        builder = builder.debug_info(true);
+    }
     if let Some(perf) = args.perf {
         builder = builder.perf(PerfFormat::from(perf));
     }
@@ -365,10 +368,11 @@ fn dump(directory: &Path) -> Result<Dump, RunError> {
     Ok(dump)
 }
 
-/// The piece that is compiled on a call. A function that is compiled by itself has no lines.
+/// The piece that is compiled on a call. gdb moves a breakpoint on a line of a function that it does not know yet to the next line of the file
+/// that it knows, so it is told of whole modules. Functions that change their code have to be compiled by themselves.
 fn on_call(args: &RunArgs) -> Option<OnCall> {
     let asked = args.lazy.map(OnCall::from)?;
-    Some(if args.wants_lines() { OnCall::Module } else { asked })
+    Some(if args.debugger && !args.tiered { OnCall::Module } else { asked })
 }
 
 fn partition(args: &RunArgs) -> Partition {

@@ -98,3 +98,20 @@ fn modules_have_lines_whole_and_in_parts() {
         assert_eq!(found.place.map(|place| place.line), Some(5), "{partition:?}");
     }
 }
+
+/// Functions that are compiled by themselves had no lines.
+#[cfg(feature = "llvm")]
+#[test]
+fn functions_that_are_compiled_by_themselves_have_lines_if_they_are_to_keep_them() {
+    let text = crate::support::ir_with("lines.ll", SOURCE, &["-O0", "-g"]);
+    for keep in [true, false] {
+        let builder = Jit::builder().threads(1).debug_info(keep).compile_on_call(uruk::OnCall::Function);
+        let jit = builder.build().expect("an engine for this machine");
+        jit.add_ir(text.clone()).expect("the names are free");
+        // SAFETY: that is the function's signature.
+        let plus = unsafe { jit.get_unchecked::<extern "C" fn(i32) -> i32>("plus") }.expect("it is lazy");
+        let body = plus.try_call(|plus| plus as usize as u64).expect("it compiles");
+        let found = jit.symbol_at(ExecutorAddr::new(body)).expect("the code is there");
+        assert_eq!(found.place.map(|place| place.line), keep.then_some(5));
+    }
+}

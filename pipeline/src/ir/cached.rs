@@ -377,7 +377,7 @@ fn object_key(
     kept: &mut [&str],
     discards: &mut [&str],
 ) -> Key {
-    let IrCompiler { target, pipeline, partition, dump: _ } = compiler;
+    let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _ } = compiler;
     let TargetOptions {
         triple: _,
         cpu: _,
@@ -396,6 +396,7 @@ fn object_key(
         ("data sections", u64::from(*data_sections)),
         // A module that was compiled without the verifier is no hit for a compiler that verifies.
         ("verified", u64::from(verified)),
+        ("debug information", u64::from(*keeps_debug_info)),
     ];
     options.extend(partition.ingredients());
     let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
@@ -507,11 +508,12 @@ mod tests {
                     Partition::new(Late, 2).of_all_modules(),
                 ],
                 dump: [], // Objects are the same with it.
+                keeps_debug_info: [true],
             }
         );
         let described = changed.iter().map(|(field, compiler)| {
-            let IrCompiler { target: _, pipeline, partition, dump: _ } = compiler;
-            (format!("{field}: {pipeline:?} {partition:?}"), keys(compiler)[1])
+            let IrCompiler { target: _, pipeline, partition, keeps_debug_info, dump: _ } = compiler;
+            (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
         });
         assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));
     }

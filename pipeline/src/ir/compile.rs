@@ -30,12 +30,13 @@ pub struct IrCompiler {
     pub(super) pipeline: OptimizationPipeline,
     pub(super) partition: Partition,
     pub(super) dump: Option<Dump>,
+    pub(super) keeps_debug_info: bool,
 }
 
 impl IrCompiler {
     /// Compiles for `target` after running `pipeline`.
     pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
-        Self { target, pipeline, partition: Partition::default(), dump: None }
+        Self { target, pipeline, partition: Partition::default(), dump: None, keeps_debug_info: false }
     }
 
     /// Compiles for this machine at `level`, passes and code generation alike.
@@ -57,6 +58,16 @@ impl IrCompiler {
     #[must_use]
     pub fn with_dump(self, dump: Dump) -> Self {
         Self { dump: Some(dump), ..self }
+    }
+
+    /// The same compiler, with this answer to whether functions that are compiled by themselves ([`LazyModule`](super::LazyModule)) keep their
+    /// debug information. They do not, unless told otherwise. Modules that are compiled as a whole always keep theirs.
+    ///
+    /// # Cost
+    /// The object of each function has a copy of the types that the function refers to.
+    #[must_use]
+    pub fn with_debug_info(self, keeps_debug_info: bool) -> Self {
+        Self { keeps_debug_info, ..self }
     }
 
     /// How large modules are divided.

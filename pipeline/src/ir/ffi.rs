@@ -291,7 +291,7 @@ unsafe extern "C-unwind" {
         part: u32,
         message: *mut *mut c_char,
     ) -> LLVMModuleRef;
-    pub(super) fn uruk_llvm_shell(module: LLVMModuleRef) -> *mut c_void;
+    pub(super) fn uruk_llvm_shell(module: LLVMModuleRef, keeps_debug_info: bool) -> *mut c_void;
     pub(super) fn uruk_llvm_dispose_shell(shell: *mut c_void);
     pub(super) fn uruk_llvm_outline(
         shell: *mut c_void,

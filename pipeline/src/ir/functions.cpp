@@ -45,12 +45,10 @@ const uint64_t KnownBytesMax = 256;
 // An upper tier's part has copies of the functions that it calls, up to this size and as deep: they may be inlined.
 const unsigned CopiedInstructionsMax = 60, CopiedDepthMax = 2;
 
-// Reads the body, of which no debug information is kept.
-Error read(Function &F) {
-  if (Error Failed = F.materialize()) return Failed;
-  stripDebugInfo(F);
-  return Error::success();
-}
+// Debug information is one graph over all of a module's types. Parts share it as it is: they are in one context.
+const MetadataPredicate IsShared = [](const Metadata *M) {
+  return isa<DINode, DILocation, DIExpression, DIGlobalVariableExpression, DIAssignID>(M);
+};
 
 // Whether callers of a function that was read may have a copy of it in order to inline it.
 bool isCopied(const Function &F) {
@@ -124,8 +122,8 @@ template <typename Each> void forEachConstant(const User &Whole, Each Look) {
 // A module whose functions leave it one after another. Values keep their numbers, by which all readings of one bitcode agree.
 class Shell {
 public:
-  explicit Shell(Module &M)
-      : M(M), Values(valuesInOrder(M)), Kinds(Values.size(), InData), Of(Values.size()), AreAliasees(Values.size()) {
+  Shell(Module &M, bool KeepsDebugInfo)
+      : M(M), KeepsDebugInfo(KeepsDebugInfo), Values(valuesInOrder(M)), Kinds(Values.size(), InData), Of(Values.size()), AreAliasees(Values.size()) {
     for (const Function &F : M) Assembly.read(F);
     for (uint32_t I = 0; I != Values.size(); ++I) {
       Index[Values[I]] = I;
@@ -146,6 +144,7 @@ public:
   }
 
   Module &M;
+  const bool KeepsDebugInfo;
   std::vector<GlobalValue *> Values;
   std::vector<Kind> Kinds;
   std::vector<uint32_t> Of; // The function of `WithFunction` and `OtherName`.
@@ -153,6 +152,24 @@ public:
   DenseMap<const GlobalValue *, uint32_t> Index;
   std::vector<bool> AreAliasees; // Aliases that are what they stand for, as the module was read.
   bool StaysWhole = false;       // Functions of it cannot be told apart from it.
+
+  // Reads the body.
+  Error read(Function &F) {
+    if (Error Failed = F.materialize()) return Failed;
+    if (!KeepsDebugInfo) stripDebugInfo(F);
+    return Error::success();
+  }
+
+  // The module's compile units, without what belongs to no function. For parts that have functions alone.
+  ArrayRef<DICompileUnit *> unitsOfFunctions() {
+    if (!Units.empty()) return Units;
+    for (DICompileUnit *Unit : M.debug_compile_units()) {
+      Unit->replaceEnumTypes({}), Unit->replaceRetainedTypes({}), Unit->replaceGlobalVariables({});
+      Unit->replaceImportedEntities({}), Unit->replaceMacros({});
+      Units.push_back(Unit);
+    }
+    return Units;
+  }
 
   // Whether parts that call it have a copy: no other module need have it, or its compiler relies on that.
   bool isInlinedAlways(const Function &F) const {
@@ -172,6 +189,7 @@ public:
   }
 
 private:
+  SmallVector<DICompileUnit *, 1> Units;
   AssemblyNames Assembly; // Of all bodies of which it concerns others.
 
   Kind kindOf(const Function &F) {
@@ -258,7 +276,8 @@ public:
   // With `Inlines` the part has copies of what it may inline, and what others may inline stays in the shell.
   Error take(uint32_t I, bool Inlines) {
     auto &F = *cast<Function>(From.Values[I]);
-    if (Error Failed = read(F)) return Failed;
+    if (Error Failed = From.read(F)) return Failed;
+    takeUnits();
     if (Inlines) chooseCopies(F);
     bool IsOwn = !F.isInterposable();
     Function &Body = (Inlines && isCopied(F)) || From.isInlinedAlways(F) ? copy(I, F) : move(I, F);
@@ -284,6 +303,11 @@ public:
   }
 
 private:
+  void takeUnits() {
+    if (!From.KeepsDebugInfo) return;
+    for (DICompileUnit *Unit : From.unitsOfFunctions()) To->getOrInsertNamedMetadata("llvm.dbg.cu")->addOperand(Unit);
+  }
+
   static StringRef plainName(const GlobalValue &G) {
     StringRef Name = G.getName();
     Name.consume_front("\1");
@@ -301,7 +325,7 @@ private:
           auto *Called = Call ? dyn_cast<Function>(Call->getCalledOperand()->stripPointerCasts()) : nullptr;
           if (!Called || Called->isDeclaration() || !Seen.insert(Called).second) continue;
           // A damaged function fails when it is called.
-          if (Error Failed = read(*Called)) { consumeError(std::move(Failed)); continue; }
+          if (Error Failed = From.read(*Called)) { consumeError(std::move(Failed)); continue; }
           if (isCopied(*Called)) Copied.insert(Called), Found.push_back(Called);
         }
       Callers = std::move(Found);
@@ -317,7 +341,7 @@ private:
     Map[&F] = &F;
     for (uint32_t T : From.Tables)
       if (From.Kinds[T] == WithFunction && From.Of[T] == I) moveTable(T, Map);
-    RemapFunction(F, Map, RF_IgnoreMissingLocals | RF_ReuseAndMutateDistinctMDs, nullptr, this);
+    RemapFunction(F, Map, RF_IgnoreMissingLocals | RF_ReuseAndMutateDistinctMDs, nullptr, this, &IsShared);
     return F;
   }
 
@@ -343,7 +367,7 @@ private:
   // Copies the body of the first to the second.
   void fill(std::pair<Function *, Function *> Pair) {
     auto [Source, Copy] = Pair;
-    if (Error Unread = read(*Source)) {
+    if (Error Unread = From.read(*Source)) {
       Failed = toString(std::move(Unread));
       return;
     }
@@ -352,7 +376,9 @@ private:
     for (const Argument &A : Source->args()) Map[&A] = &*Here++;
     SmallVector<ReturnInst *, 8> Returns;
     auto Linkage = Copy->getLinkage();
-    CloneFunctionInto(Copy, Source, Map, CloneFunctionChangeType::DifferentModule, Returns, "", nullptr, nullptr, this);
+    CloneFunctionAttributesInto(Copy, Source, Map, /*ModuleLevelChanges=*/true, nullptr, this);
+    CloneFunctionMetadataInto(*Copy, *Source, Map, RF_None, nullptr, this, &IsShared);
+    CloneFunctionBodyInto(*Copy, *Source, Map, RF_None, Returns, "", nullptr, nullptr, this, &IsShared);
     Copy->setLinkage(Linkage);
     Copy->setComdat(nullptr);
   }
@@ -458,7 +484,7 @@ Error keepData(Shell &From) {
     }
   }
   if (Error Failed = M.materializeAll()) return Failed;
-  StripDebugInfo(M);
+  if (!From.KeepsDebugInfo) StripDebugInfo(M);
   dropUnused(M);
   return Error::success();
 }
@@ -498,7 +524,7 @@ char *messageOf(Error Failed) { return LLVMCreateMessage(toString(std::move(Fail
 extern "C" {
 
 // The values of a module that was read lazily, with their parts. Refers to the module, and is to be disposed of before that.
-void *uruk_llvm_shell(LLVMModuleRef Handle) { return new Shell(*unwrap(Handle)); }
+void *uruk_llvm_shell(LLVMModuleRef Handle, bool KeepsDebugInfo) { return new Shell(*unwrap(Handle), KeepsDebugInfo); }
 
 void uruk_llvm_dispose_shell(void *Handle) { delete static_cast<Shell *>(Handle); }
 
@@ -527,7 +553,7 @@ bool uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
 char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instructions, uint32_t *LoopDepth,
                                 uint32_t *TightLoopDepth) {
   auto &F = *cast<Function>(static_cast<Shell *>(Handle)->Values[Number]);
-  if (Error Failed = read(F)) return messageOf(std::move(Failed));
+  if (Error Failed = static_cast<Shell *>(Handle)->read(F)) return messageOf(std::move(Failed));
   *Instructions = F.getInstructionCount();
   std::tie(*LoopDepth, *TightLoopDepth) = loopDepths(F);
   return nullptr;

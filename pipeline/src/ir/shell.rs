@@ -36,7 +36,7 @@ impl Shell {
         let locked = module.lock()?;
         normalize(&locked, compiler.target())?;
         // SAFETY: the module is alive and held, and outlives what is made of it, which goes with `Self`.
-        let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw()) });
+        let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw(), compiler.keeps_debug_info) });
         let raw = locked.enter("outlining", outline, |message| diagnosed(source.name(), message))?;
         drop(locked);
         Ok(Self { raw, module, taken: FxHashSet::default(), _source: source.clone() })
