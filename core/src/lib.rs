@@ -97,4 +97,6 @@ pub use units::absolute::absolute_symbols;
 pub use units::function::{FnRequest, FnUnit};
 pub use units::reexports::{AliasMap, AliasTarget, reexports, symbol_aliases};
 pub use units::reexports_generator::ReexportsGenerator;
-pub use why::{Demand, SymbolStage, WaitedFor, WaitedSymbol, Why, WhyGenerator, WhyState, Work};
+pub use why::{
+    Demand, SymbolStage, WaitedFor, WaitedSymbol, WaitingLookup, Why, WhyGenerator, WhyState, Work,
+};

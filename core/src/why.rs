@@ -74,6 +74,18 @@ pub enum WhyState {
     DylibRemoved,
 }
 
+/// A lookup that was made outside of units and has not ended.
+///
+/// Given by [`ExecutionSession::waiting_lookups`](crate::ExecutionSession::waiting_lookups).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WaitingLookup {
+    /// Tells it from the other lookups of the session.
+    pub id: u64,
+    /// Symbols that are not far enough, some of them if there are many, without their [demand](Why::demand).
+    pub waiting: Vec<Why>,
+}
+
 /// A definition generator that could define a symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -17,6 +18,7 @@ use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REP
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
 use super::top::TopArgs;
+use super::values::{level, policy, seconds, stage, stage_passes};
 
 /// Compiles, links and runs programs inside one process.
 #[derive(Debug, Parser)]
@@ -240,6 +242,11 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) stats: bool,
 
+    /// When a lookup takes longer than SECS, of the program's start or of a first call, say on stderr what it waits for; and again each time it
+    /// has taken twice as long.
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) why_after: Option<Duration>,
+
     /// Write everything that is compiled to DIR: IR as it came (.in.ll) and optimized (.opt.ll), assembly (.s), the object (.o).
     ///
     /// Files are named after the unit and the level, with a number for each compilation: 0007-hello.c_square.O2.s. DIR is made if it is not
@@ -274,30 +281,6 @@ pub(crate) struct RunArgs {
     /// Say on stderr what happens. Twice: every state a symbol goes through.
     #[arg(short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-}
-
-fn level(text: &str) -> Result<OptimizationLevel, String> {
-    let named = |level: &OptimizationLevel| level.to_string().strip_prefix('O') == Some(text);
-    OptimizationLevel::ALL.into_iter().find(named).ok_or_else(|| "it is 0, 1, 2, 3, s or z".to_owned())
-}
-
-fn stage(text: &str) -> Result<Stage, String> {
-    let names = || Stage::ALL.map(Stage::name).join(", ");
-    Stage::by_name(text).ok_or_else(|| format!("the stages are {}", names()))
-}
-
-fn stage_passes(text: &str) -> Result<(Stage, String), String> {
-    let (name, passes) = text.split_once('=').ok_or("it is STAGE=PASSES: scalar=sroa,gvn")?;
-    Ok((stage(name)?, passes.to_owned()))
-}
-
-fn policy(text: &str) -> Result<PartitionPolicy, String> {
-    match text {
-        "whole" => Ok(PartitionPolicy::Whole),
-        "late" => Ok(PartitionPolicy::Late),
-        "early" => Ok(PartitionPolicy::Early),
-        _ => Err("it is `whole`, `late` or `early`".to_owned()),
-    }
 }
 
 /// `--cache-mode`.

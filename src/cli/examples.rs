@@ -12,6 +12,7 @@ Examples:
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --dump out app.c                 what LLVM made of it, step by step, is in out/
   uruk run --dashboard --dashboard-stay --lazy app.bc   watch it on a page in the browser
+  uruk run --why-after 5 app.bc             if it does not start within five seconds, say what it waits for
   uruk run --backtrace app.bc               if it crashes, show in which functions
   gdb -ex 'set breakpoint pending on' -ex 'break app.c:4' -ex run --args uruk run --debugger -O0 app.c
   perf record -k mono uruk run --perf jitdump app.c       then: perf inject --jit -i perf.data -o jit.data; perf report -i jit.data

@@ -23,7 +23,9 @@ mod stats;
 mod tier_table;
 mod top;
 mod units;
+mod values;
 mod verbose;
+mod why_after;
 
 use std::ffi::c_int;
 

@@ -32,7 +32,7 @@ use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
-use super::{profile, report, verbose};
+use super::{profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -243,6 +243,9 @@ fn link(
         report::warning("the program runs without a cache", refused);
     }
     let page = page::beside(jit, &args.dashboard)?;
+    if let Some(after) = args.why_after {
+        why_after::watch(jit.session(), after, observers)?;
+    }
     // Nothing of the program has run, so there is no pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
     let linked = add_and_link(jit, args);

@@ -1,6 +1,6 @@
 //! Why a symbol is not Ready, asked at any moment.
 
-use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SymbolName, Why};
+use crate::{JitDylib, JitDylibLookupFlags, SearchOrder, SymbolName, WaitingLookup, Why};
 
 use super::ExecutionSession;
 
@@ -26,5 +26,17 @@ impl ExecutionSession {
         let first =
             order.as_slice().first().map_or_else(|| "(none)".into(), |(dylib, _)| dylib.shared_name());
         self.transact(|state, _| state.why(&own, symbol, first))
+    }
+
+    /// The lookups that wait at this moment, up to 32 of them, in no order: those that no unit has made. A lookup that is seen twice, some
+    /// time apart, has waited so long.
+    ///
+    /// # Concurrency
+    /// As [`ExecutionSession::why`].
+    ///
+    /// # Cost
+    /// One transaction that walks over all lookups of the session.
+    pub fn waiting_lookups(&self) -> Vec<WaitingLookup> {
+        self.transact(|state, _| state.waiting_lookups())
     }
 }

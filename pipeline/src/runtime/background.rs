@@ -69,16 +69,19 @@ fn watch_forks() -> Result<(), c_int> {
 }
 
 /// The thread's next action.
-pub(crate) enum Next {
+#[derive(Clone, Copy, Debug)]
+pub enum Next {
     /// Another step, unless it is stopped.
     Step,
     /// It sleeps until it is woken, or for so long.
     Rest(Option<Duration>),
+    /// The thread ends.
     End,
 }
 
 /// One thread, which may not have been started yet.
-pub(crate) struct BackgroundThread {
+#[derive(Debug)]
+pub struct BackgroundThread {
     name: &'static str,
     stands_back: bool,
     process: Process,
@@ -90,7 +93,7 @@ pub(crate) struct BackgroundThread {
 impl BackgroundThread {
     /// A thread that has not been started. If it `stands_back`, it runs when hardly any other thread wants the processor: not for work that
     /// a caller may come to wait for.
-    pub(crate) fn new(name: &'static str, stands_back: bool) -> Self {
+    pub fn new(name: &'static str, stands_back: bool) -> Self {
         Self {
             name,
             stands_back,
@@ -112,7 +115,7 @@ impl BackgroundThread {
     }
 
     /// Starts the thread, once, which does `step` after `step`. If the system refuses, another time.
-    pub(crate) fn start(this: &Arc<Self>, step: impl FnMut() -> Next + Send + 'static) {
+    pub fn start(this: &Arc<Self>, step: impl FnMut() -> Next + Send + 'static) {
         // Relaxed: one of those who try wins, and nothing hangs on it.
         if this.is_started.swap(true, Ordering::Relaxed) {
             return;
@@ -130,7 +133,7 @@ impl BackgroundThread {
     }
 
     /// It ends after what it does now. Does not wait.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         // ordering[background-stops]: Release. Pairs with the Acquire in `run`: what was done before the stop is seen by what ends.
         self.is_stopped.store(true, Ordering::Release);
         if let Some(thread) = self.thread.get().filter(|_| self.is_here()) {

@@ -4,7 +4,7 @@
 //! generators. Linux with the GNU C library on x86-64.
 
 pub mod allocation;
-pub(crate) mod background;
+pub mod background;
 pub(crate) mod call_through;
 pub mod cxa_filter;
 pub(crate) mod endings;

@@ -181,3 +181,50 @@ fn along_an_order_it_is_the_definition_that_a_lookup_would_find() {
     assert!(matches!(session.why(&other, &name).state, WhyState::DylibRemoved));
     assert!(matches!(session.lookup_symbol(&both, &name), Err(LookupError::DylibRemoved { .. })));
 }
+
+#[test]
+fn lookups_that_wait_are_told_until_they_end() {
+    let (session, main) = session();
+    assert!(session.waiting_lookups().is_empty());
+    let (a, b) = (define_parked(&main, "A", &["a"]), define_parked(&main, "B", &["b"]));
+    let wanted = look_up_later(&session, request(&main, &["a"]));
+    let a = a.recv().unwrap().attach();
+    let waiting = session.waiting_lookups();
+    let [lookup] = &*waiting else { panic!("{waiting:?}") };
+    let [why] = &*lookup.waiting else { panic!("{lookup:?}") };
+    assert_eq!(why.symbol.as_str(), "a");
+    assert!(matches!(&why.state, WhyState::Materializing(work) if work.unit.as_str() == "A"), "{why}");
+    let later = look_up_later(&session, request(&main, &["b"]));
+    let again = session.waiting_lookups();
+    assert_eq!(again.len(), 2);
+    assert_eq!(again.iter().filter(|again| again.id == lookup.id).count(), 1, "{again:?}");
+    let id = lookup.id;
+    finish(a);
+    wanted.recv().unwrap().unwrap();
+    let left = session.waiting_lookups();
+    assert!(left.len() == 1 && left[0].id != id, "{left:?}");
+    finish(b.recv().unwrap().attach());
+    later.recv().unwrap().unwrap();
+    assert!(session.waiting_lookups().is_empty());
+}
+
+/// A lookup that a unit has made is named by the lookup that waits for the unit.
+#[test]
+fn lookups_of_units_are_not_told_by_themselves() {
+    let (session, main) = session();
+    let b = define_parked(&main, "B", &["b"]);
+    let (send, parked) = mpsc::channel();
+    let unit = TestUnit::new("A", exported(&session, &["a"]), move |responsibility| {
+        let main = responsibility.dylib().clone();
+        send.send((look_up_later(main.session(), request(&main, &["b"])), responsibility.detach())).unwrap();
+    });
+    main.define(unit.boxed()).unwrap();
+    let wanted = look_up_later(&session, request(&main, &["a"]));
+    let (asked, a) = parked.recv().unwrap();
+    let waiting = session.waiting_lookups();
+    assert!(waiting.len() == 1 && waiting[0].waiting[0].symbol.as_str() == "a", "{waiting:?}");
+    finish(b.recv().unwrap().attach());
+    asked.recv().unwrap().unwrap();
+    finish(a.attach());
+    wanted.recv().unwrap().unwrap();
+}

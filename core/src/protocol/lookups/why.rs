@@ -7,8 +7,8 @@ use rustc_hash::FxHashSet;
 
 use crate::sync::Arc;
 use crate::{
-    Demand, JitDylibLookupFlags, LookupError, SymbolName, SymbolStage, WaitedFor, WaitedSymbol, Why,
-    WhyGenerator, WhyState, Work,
+    Demand, JitDylibLookupFlags, LookupError, SymbolName, SymbolStage, WaitedFor, WaitedSymbol,
+    WaitingLookup, Why, WhyGenerator, WhyState, Work,
 };
 
 use crate::why::SYMBOLS_MAX;
@@ -17,10 +17,13 @@ use crate::protocol::lookups::lookup::Visibility;
 use crate::protocol::state::{
     Effects, Payload, Phase, Query, RisingPriority, Row, RowState, Search, SessionState,
 };
-use crate::protocol::storage::{ClaimId, DylibId, QueryId, RowId};
+use crate::protocol::storage::{ClaimId, DylibId, Id as _, QueryId, RowId};
 
 /// Of how many symbols an error of a deadline tells.
 const WHYS_MAX: usize = 8;
+
+/// How many lookups are told of that wait.
+const LOOKUPS_MAX: usize = 32;
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +128,20 @@ impl<P: Payload> SessionState<P> {
         let waiting = self.waiting_of(query)?;
         self.withdraw(query, effects);
         Some(waiting)
+    }
+
+    /// See [`crate::ExecutionSession::waiting_lookups`].
+    pub(crate) fn waiting_lookups(&self) -> Vec<WaitingLookup> {
+        let outside = self.lookups.queries().filter(|(_, query)| query.asked_by.is_none());
+        let waiting = outside.filter(|(_, query)| match &query.phase {
+            Phase::Lodged(lodged) => lodged.alias.is_none(),
+            Phase::Suspended(suspended) => suspended.search.alias.is_none(),
+        });
+        let lookups = waiting.filter_map(|(query, _)| {
+            let id = u64::from(query.generation()) << 32 | u64::from(query.index());
+            Some(WaitingLookup { id, waiting: self.waiting_of(query)? })
+        });
+        lookups.take(LOOKUPS_MAX).collect()
     }
 
     /// Why each symbol of a query is not far enough; some of them where they are many. A deadline may pass at any time,
