@@ -54,7 +54,7 @@
 //! The crates below stand alone: [`core`] is the symbol protocol, [`dispatch`] the thread pool, [`instances`] the code pointers of a
 //! runtime, [`pipeline`] the way from LLVM IR to running code. `examples/` has programs for most of these rows.
 //!
-//! The [`cookbook`] has a recipe for each of the things that most programs want.
+//! The [`cookbook`] has a recipe for each of the things that most programs want, and [`spans`] the names that dashboards are built on.
 //!
 //! # Features
 //!
@@ -112,6 +112,10 @@ mod unmapping;
 #[cfg(feature = "llvm")]
 #[doc = include_str!("cookbook.md")]
 pub mod cookbook {}
+
+/// Spans: what a subscriber of `tracing` sees.
+#[doc = include_str!("spans.md")]
+pub mod spans {}
 
 pub use builder::JitBuilder;
 #[cfg(feature = "cache")]

@@ -17,6 +17,7 @@ mod names;
 mod packages;
 mod prose;
 mod source;
+mod spans;
 
 use source::{Source, read, sources};
 
