@@ -122,7 +122,8 @@ impl Scope {
     /// them switched. Those of one [group](Self::add_lazy_group) are switched at one moment.
     ///
     /// A function has a new body in one of three ways. *Replace*, which is this: later calls reach the new body. *Shadow*: remove it
-    /// and add it anew, so that what is linked later reaches the new one, and what was linked before stays with the old. *Reject*: a
+    /// and add it anew, so that what is linked later reaches the new one, and what was linked before stays with the old; a removal that others object to is
+    /// [forced](Self::remove_tracker_leaving_dependants). *Reject*: a
     /// function that was not added as a lazy one is called directly, and stays as it is.
     ///
     /// Functions of one file may be inlined into each other when it is compiled. A function that is to be redefined has its body in a file of its own.

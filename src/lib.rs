@@ -34,7 +34,7 @@
 //! | call it if it is there, and go on otherwise | [`Scope::try_get`] |
 //! | call what may turn out not to compile | [`Function::try_call`] |
 //! | call what others redefine and remove, from threads of a runtime | [`Scope::enter`], [`Scope::get_guarded`] |
-//! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`JitBuilder::keep_dependants`] |
+//! | unload | [`Scope::create_tracker`], [`OwnedTracker`], [`Scope::remove_tracker`]; what others need: [`Scope::remove_tracker_with`] |
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
 //! | watch it on a page in the browser | `dashboard::Dashboard`, with the feature `dashboard` |

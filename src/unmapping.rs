@@ -130,8 +130,8 @@ impl Scope {
     ///
     /// Code that was linked together with that of other trackers goes with the last of those, which this does not wait for.
     ///
-    /// Code that others have linked against refers to what was unmapped, and must not run. With
-    /// [`JitBuilder::keep_dependants`](crate::JitBuilder::keep_dependants) such a removal is refused.
+    /// A removal of symbols that other code needs is refused, unless the engine [keeps no dependants](crate::JitBuilder::keep_dependants). In such an engine
+    /// code that others have linked against refers to what was unmapped, and must not run.
     ///
     /// # Errors
     /// As [`ResourceTracker::remove`], and [`RemoveError::Foreign`] if the tracker is another engine's. Unless it was refused, the tracker is
@@ -170,7 +170,7 @@ impl Scope {
     /// # #[cfg(feature = "llvm")]
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use uruk::{Jit, RemovalPolicy};
-    /// let jit = Jit::builder().threads(1).keep_dependants(true).build()?;
+    /// let jit = Jit::builder().threads(1).build()?;
     /// let (table, query) = (jit.create_tracker(), jit.create_tracker());
     /// jit.in_tracker(&table).add_ir_text("table.ll", "define i64 @rows() { ret i64 42 }")?;
     /// jit.in_tracker(&query).add_ir_text(
@@ -200,8 +200,7 @@ impl Scope {
     ///
     /// # Safety
     /// Code that refers to the tracker's symbols, directly or through other code, does not run from now on, unless a
-    /// [`Function`](crate::Function) keeps what it refers to. With [`JitBuilder::keep_dependants`](crate::JitBuilder::keep_dependants) a
-    /// removal that is refused says which code that is.
+    /// [`Function`](crate::Function) keeps what it refers to. A removal that is refused says which code that is.
     ///
     /// # Errors
     /// [`RemoveError::Resources`], as [`ResourceTracker::remove`]. The tracker is removed then too.

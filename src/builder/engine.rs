@@ -50,7 +50,7 @@ impl EngineOptions {
             observer: None,
             on_error: None,
             background_workers: None,
-            keeps_dependants: false,
+            keeps_dependants: true,
             owns_process: false,
             debugger: is_on("URUK_DEBUGGER"),
             perf: perf_of_environment(),

@@ -253,11 +253,11 @@ impl JitBuilder {
         self
     }
 
-    /// Whether it is kept which symbols depend on those of the main dylib, and of dylibs that [`Jit::create_dylib`] makes. Off unless
-    /// said otherwise.
-    ///
-    /// If it is, [`Scope::remove_tracker`](crate::Scope::remove_tracker) and a tracker's own `remove` refuse to remove what others need, and name them;
-    /// [`Scope::remove_tracker_with`](crate::Scope::remove_tracker_with) may remove them too. A whole dylib that is removed or cleared, a removal by name and a transaction
+    /// Whether it is kept which symbols depend on those of the main dylib, and of dylibs that [`Jit::create_dylib`] makes. It is, unless
+    /// said otherwise: [`Scope::remove_tracker`](crate::Scope::remove_tracker) and a tracker's own `remove` refuse to remove what others need, and name them;
+    /// [`Scope::remove_tracker_with`](crate::Scope::remove_tracker_with) may remove them too, and
+    /// [`Scope::remove_tracker_leaving_dependants`](crate::Scope::remove_tracker_leaving_dependants) leaves them. A lazy function does not need
+    /// its body: it can be given another. A whole dylib that is removed or cleared, a removal by name and a transaction
     /// ask nobody.
     ///
     /// # Cost

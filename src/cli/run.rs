@@ -321,7 +321,11 @@ fn build(
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
-    let mut builder = builder.owns_process(true).partition(partition(args)).compile_on_call(on_call(args));
+    let mut builder = builder
+        .owns_process(true)
+        .keep_dependants(false)
+        .partition(partition(args))
+        .compile_on_call(on_call(args));
     if args.debugger {
         builder = builder.debugger(true);
     }

@@ -6,7 +6,7 @@
 use uruk::core::RemoveError;
 use uruk::{Function, Jit, OwnedTracker, RemovalPolicy};
 
-use crate::support::{alone, c, is_alone, resident_bytes};
+use crate::support::{alone, c, engine, is_alone, resident_bytes};
 
 type Answer = extern "C" fn() -> i32;
 
@@ -15,10 +15,6 @@ const QUERIES: i32 = 10_000;
 const WARM: i32 = 1_000;
 /// A ninth of what stays if each query leaves a page.
 const GROWTH_MAX_BYTES: i64 = 4 << 20;
-
-fn keeping() -> Jit {
-    Jit::builder().threads(1).keep_dependants(true).build().expect("an engine")
-}
 
 /// Adds `source` under a tracker of its own.
 fn add(jit: &Jit, source: &str) -> OwnedTracker {
@@ -34,7 +30,7 @@ fn get(jit: &Jit, symbol: &str) -> Function<Answer> {
 
 #[test]
 fn code_that_other_code_calls_is_not_unmapped() {
-    let jit = keeping();
+    let jit = engine(1);
     let helpers = add(&jit, "int helper(void) { return 40; }");
     let query = add(&jit, "int helper(void); int query(void) { return helper() + 2; }");
     assert_eq!(get(&jit, "query")(), 42);
@@ -49,10 +45,40 @@ fn code_that_other_code_calls_is_not_unmapped() {
     assert_eq!(jit.memory_usage().allocations, 0);
 }
 
+/// An engine can be told to keep no dependants, and to leave those that it keeps.
+#[test]
+fn an_engine_that_is_told_so_removes_what_others_need() {
+    let jit = Jit::builder().threads(1).keep_dependants(false).build().expect("an engine");
+    let helpers = add(&jit, "int helper(void) { return 40; }");
+    let _query = add(&jit, "int helper(void); int query(void) { return helper() + 2; }");
+    let query = get(&jit, "query");
+    helpers.remove().expect("nobody is asked");
+    assert!(jit.lookup("helper").is_err());
+    assert_eq!(query(), 42, "the handle keeps what it calls");
+}
+
+/// A dependant of another dylib counts, and so do functions that are compiled when they are called.
+#[test]
+fn dependants_in_other_dylibs_and_bodies_of_lazy_functions_are_known() {
+    let jit = engine(1);
+    let helpers = add(&jit, "int helper(void) { return 40; }");
+    let other = jit.create_dylib("other").expect("a new name");
+    other.link_to(&jit).expect("both are there");
+    let body = other.create_tracker();
+    let source = "int helper(void); int query(void) { return helper() + 2; }";
+    jit.in_tracker(&body).add_object(c("query.o", source)).expect("a new name");
+    jit.add_lazy(&other, ["query"]).expect("it is there");
+    assert_eq!(get(&jit, "query")(), 42);
+    let refused = jit.remove_tracker(&helpers).expect_err("the body calls it");
+    assert!(matches!(refused, RemoveError::Needed { .. }), "{refused}");
+    body.remove().expect("a stub can be led elsewhere");
+    jit.remove_tracker(&helpers).expect("nobody calls it any more");
+}
+
 /// Its handle keeps the code of a dependant that went along, and what that calls.
 #[test]
 fn a_handle_outlives_the_helper_that_it_calls_and_itself() {
-    let jit = keeping();
+    let jit = engine(1);
     let helpers = add(&jit, "int helper(void) { return 40; }");
     let _middle = add(&jit, "int helper(void); int middle(void) { return helper() + 1; }");
     let _query = add(&jit, "int middle(void); int query(void) { return middle() + 1; }");
@@ -68,7 +94,7 @@ fn a_handle_outlives_the_helper_that_it_calls_and_itself() {
 
 #[test]
 fn who_knows_that_nobody_runs_it_leaves_a_dependant() {
-    let jit = keeping();
+    let jit = engine(1);
     let helpers = add(&jit, "int helper(void) { return 40; }");
     let _query = add(&jit, "int helper(void); int query(void) { return helper() + 2; }");
     jit.lookup("query").expect("it is linked");
@@ -85,7 +111,7 @@ fn ten_thousand_queries_need_a_helper_and_memory_stays_level() {
         assert!(output.status.success(), "{output:?}");
         return;
     }
-    let jit = keeping();
+    let jit = engine(1);
     let helpers = add(&jit, "int helper(void) { return 40; } int more(void) { return 2; }");
     let compiled = c(
         "query.o",
