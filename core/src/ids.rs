@@ -14,6 +14,11 @@ impl SessionTag {
     pub(crate) fn new() -> Self {
         Self(unique())
     }
+
+    /// As notes have it: short, and not 0.
+    pub(crate) fn noted(self) -> u16 {
+        (self.0 as u16).max(1)
+    }
 }
 
 /// An index with a generation: stale ids are recognized, never confused with their successors.
@@ -21,6 +26,11 @@ pub(crate) trait Id: Copy {
     fn new(index: u32, generation: u32) -> Self;
     fn index(self) -> u32;
     fn generation(self) -> u32;
+
+    /// As notes have it: 0 is none.
+    fn noted(self) -> u64 {
+        (u64::from(self.generation()) << 32 | u64::from(self.index())).wrapping_add(1)
+    }
 }
 
 macro_rules! ids {

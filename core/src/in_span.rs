@@ -1,4 +1,6 @@
-//! Spans around code that may panic, and subscribers that may panic as well.
+//! Phases: spans around code that may panic, for subscribers that may panic as well, and the same as notes for the recorder.
+//!
+//! One call makes both: the span of a subscriber, and the two notes of a phase, which have the name of the span.
 //!
 //! A subscriber is called when a span is left and when it is closed, in the middle of a panic too. If it panicked then, it would end the
 //! process: a drop must not panic while another panic unwinds.
@@ -11,6 +13,7 @@ use std::panic::resume_unwind;
 use std::thread::panicking;
 
 use tracing::Span;
+use uruk_recorder::{Entry, Kind, Name};
 
 use crate::panics::{catch, guard};
 
@@ -19,10 +22,10 @@ use crate::panics::{catch, guard};
 /// If `code` panics, so does this; if a subscriber then panics because the span ends, only the panic hook sees it.
 ///
 /// # Cost
-/// A look whether there is a subscriber. An allocation if there is one.
+/// A look whether there is a subscriber, and one whether there is a recorder. An allocation if there is a subscriber.
 #[inline(always)]
-pub fn in_span<R>(span: Span, code: impl FnOnce() -> R) -> R {
-    Watched::new(span).around(code)
+pub fn in_span<R>(phase: impl Into<PhaseSpan>, code: impl FnOnce() -> R) -> R {
+    Watched::new(phase.into()).around(code)
 }
 
 /// Enters `span` until the guard is dropped, which closes it. For what cannot well be a closure: what a function gives back is lost if a
@@ -31,19 +34,46 @@ pub fn in_span<R>(span: Span, code: impl FnOnce() -> R) -> R {
 /// # Cost
 /// As [`in_span`].
 #[inline(always)]
-pub fn inside(span: Span) -> Inside {
-    Watched::new(span).enter()
+pub fn inside(phase: impl Into<PhaseSpan>) -> Inside {
+    Watched::new(phase.into()).enter()
 }
+
+/// A span and the name of its notes, for [`in_span`] and [`inside`]: [`phase!`](crate::phase) makes one. A span alone is not noted.
+#[derive(Debug)]
+pub struct PhaseSpan(Span, Name);
+
+impl PhaseSpan {
+    /// A span that is noted by this name.
+    #[inline(always)]
+    pub fn new(name: &'static str, span: Span) -> Self {
+        Self(span, if uruk_recorder::is_on() { uruk_recorder::write_name(name) } else { Name::NONE })
+    }
+}
+
+impl From<Span> for PhaseSpan {
+    fn from(span: Span) -> Self {
+        Self(span, Name::NONE)
+    }
+}
+
+/// A phase: `tracing`'s `debug_span!` of this name and these fields, which the recorder notes too.
+#[macro_export]
+macro_rules! phase {
+    ($name:literal $($fields:tt)*) => {
+        $crate::PhaseSpan::new($name, ::tracing::debug_span!($name $($fields)*))
+    };
+}
+pub(crate) use phase;
 
 /// A span that is closed when this is dropped. One pointer, and nothing behind it without a subscriber: code in spans is measured in
 /// instructions.
 #[derive(Debug)]
-pub(crate) struct Watched(Option<Box<Span>>);
+pub(crate) struct Watched(Option<Box<Span>>, Name);
 
 /// See [`inside`]. Stays on its thread.
 #[derive(Debug)]
 #[must_use = "otherwise the span ends at once"]
-pub struct Inside(Option<Box<Span>>, PhantomData<*const ()>);
+pub struct Inside(Option<Box<Span>>, Name, PhantomData<*const ()>);
 
 impl Inside {
     /// The span, to record what is known by now.
@@ -54,13 +84,17 @@ impl Inside {
 
 impl Watched {
     #[inline(always)]
-    pub(crate) fn new(span: Span) -> Self {
-        Self(if span.is_disabled() { None } else { Some(boxed(span)) })
+    pub(crate) fn new(PhaseSpan(span, name): PhaseSpan) -> Self {
+        Self(if span.is_disabled() { None } else { Some(boxed(span)) }, name)
     }
 
     #[inline(always)]
     pub(crate) fn enter(mut self) -> Inside {
-        Inside(self.0.take().map(enter), PhantomData)
+        let inside = Inside(self.0.take().map(enter), self.1, PhantomData);
+        if self.1 != Name::NONE {
+            note(Kind::PhaseBegun, self.1);
+        }
+        inside
     }
 
     /// Runs `code` inside the span.
@@ -86,10 +120,18 @@ impl Drop for Watched {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
+        if self.1 != Name::NONE {
+            note(Kind::PhaseEnded, self.1);
+        }
         if let Some(span) = self.0.take() {
             leave(span);
         }
     }
+}
+
+#[cold]
+fn note(kind: Kind, name: Name) {
+    uruk_recorder::note(|| Entry::new(kind).named(name));
 }
 
 #[cold]

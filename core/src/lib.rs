@@ -58,7 +58,7 @@ pub use error::{
 };
 pub use event::{EventKind, SessionEvent};
 pub use failure::{Failure, FailureCause, Remedy};
-pub use in_span::{Inside, in_span, inside};
+pub use in_span::{Inside, PhaseSpan, in_span, inside};
 pub use lookup_result::LookupResult;
 pub use owned_tracker::{OwnedTracker, RefusedRemoval};
 pub use priority::TaskPriority;

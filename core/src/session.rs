@@ -180,6 +180,7 @@ impl ExecutionSession {
     ) -> R {
         let mut left = None;
         let (result, attendance) = self.locked(|Locked { state, effects }| {
+            state.noted.act_for(None);
             let result = operation(state, effects);
             let attendance = state.finish_transaction(effects).map(|attendance| (attendance, self.coming(1)));
             // They are large: what leaves nothing moves nothing.

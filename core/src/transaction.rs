@@ -213,8 +213,8 @@ impl Transaction {
                 definition.by_task = by_task;
             }
         }
-        let span = tracing::debug_span!("session.commit", steps = self.steps.len());
-        in_span(span, || self.commit_described())
+        let phase = crate::in_span::phase!("session.commit", steps = self.steps.len());
+        in_span(phase, || self.commit_described())
     }
 
     fn commit_described(mut self) -> Result<(), RefusedTransaction> {

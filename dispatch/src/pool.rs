@@ -150,8 +150,8 @@ impl Pool {
     /// # Errors
     /// If no thread could be started and this one is the last that runs queued tasks.
     pub(crate) fn blocking<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {
-        let span = tracing::debug_span!("dispatch.block");
-        in_span(span, || self.block(block))
+        let phase = uruk_core::phase!("dispatch.block");
+        in_span(phase, || self.block(block))
     }
 
     fn block<R>(self: &Arc<Self>, block: impl FnOnce() -> R) -> Result<R, WaitError> {

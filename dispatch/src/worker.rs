@@ -181,9 +181,9 @@ pub(crate) fn run_traced(task: Task) -> bool {
         let Some(task) = task.take() else { return };
         // Subscribers are code of the embedder as well. Mostly there is none.
         label = tracing::enabled!(tracing::Level::ERROR).then(|| task.keep_label());
-        let span = tracing::debug_span!("dispatch.run", task = task.label(), priority = ?task.priority());
+        let phase = uruk_core::phase!("dispatch.run", task = task.label(), priority = ?task.priority());
         // Caught inside: it is the task's panic that is told of, should a subscriber panic over the span as well.
-        in_span(span, || ended = catch(|| task.run()));
+        in_span(phase, || ended = catch(|| task.run()));
     };
     let told = catch(traced);
     let Err(message) = ended.and(told) else { return false };

@@ -2,18 +2,22 @@
 
 mod area;
 mod clock;
+mod history;
 mod layout;
 mod memory;
 mod names;
 mod note;
+mod path;
 mod reader;
 mod recording;
 mod ring;
 mod script;
 mod sync;
 
+pub use history::{ClaimHistory, History, LookupHistory, NotedId};
 pub use names::{Name, NameCell};
 pub use note::{Entry, Kind, Note, ThreadId};
+pub use path::{PathStep, PathWork};
 pub use reader::{Batch, OpenError, Reader};
 pub use recording::{EnableError, Options, disable, enable, is_on, name, note, write_name};
 pub use script::Script;

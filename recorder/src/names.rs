@@ -55,22 +55,31 @@ impl NameCell {
     /// The name of the text, which `write` writes if no thread has yet. Two threads may write it at the same time.
     #[inline]
     pub(crate) fn get_or(&self, write: impl FnOnce() -> Name) -> Name {
-        // ordering[recorder-name]: Acquire. Pairs with the Release below; a note with this number comes after its text.
-        // Model: loom-tests/tests/models/recorder.rs.
-        let known = self.0.load(Ordering::Acquire);
-        if known != 0 {
-            return Name(known);
+        let known = self.get();
+        if known != Name::NONE {
+            return known;
         }
         let name = write();
-        // Relaxed in the one run of the model that must fail.
+        self.set(name);
+        name
+    }
+
+    #[inline]
+    fn get(&self) -> Name {
+        // ordering[recorder-name]: Acquire. Pairs with the Release in `set`; a note with this number comes after its text.
+        // Model: loom-tests/tests/models/recorder.rs.
+        Name(self.0.load(Ordering::Acquire))
+    }
+
+    fn set(&self, name: Name) {
         let order = if weakened("recorder::name_unordered") {
+            // Relaxed in the one run of the model that must fail.
             Ordering::Relaxed
         } else {
-            // ordering[recorder-name]: Release. Pairs with the Acquire above.
+            // ordering[recorder-name]: Release. Pairs with the Acquire in `get`.
             Ordering::Release
         };
         self.0.store(name.0, order);
-        name
     }
 }
 
@@ -103,16 +112,21 @@ impl Names {
         };
         let Ok(number) = u32::try_from(unit) else { return Name::NONE };
         let mut places = words[self.begin + unit as usize..self.begin + end as usize].iter();
-        let values = std::iter::once(bytes.len() as u64).chain(bytes.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        }));
+        let values = std::iter::once(bytes.len() as u64).chain(text_words(bytes));
         for (place, value) in places.by_ref().zip(values) {
             // Relaxed: published by the head of the ring whose note has the number, or by a `NameCell` before that.
             place.store(value, Ordering::Relaxed);
         }
         Name(number)
+    }
+
+    /// Whether a name is that of the text.
+    fn is(self, words: &[AtomicU64], name: Name, text: &[u8]) -> bool {
+        let begin = self.begin + name.0 as usize;
+        let Some(written) = words.get(begin..begin + 1 + text.len().div_ceil(8)) else { return false };
+        // Relaxed: this thread has acquired the number of the text, in `KnownNames`.
+        let mut written = written.iter().map(|word| word.load(Ordering::Relaxed));
+        written.next() == Some(text.len() as u64) && written.eq(text_words(text))
     }
 
     /// Reads a text, whose number may come from a foreign file.
@@ -132,6 +146,45 @@ impl Names {
         words.copy(self.begin + unit + 1, &mut text)?;
         let bytes: Vec<u8> = text.into_iter().flat_map(u64::to_le_bytes).take(length).collect();
         Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+}
+
+fn text_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// Remembers the numbers of texts that were written, as many as there is room for: a text that meets another in its place is written again.
+#[derive(Debug)]
+pub(crate) struct KnownNames(Box<[NameCell]>);
+
+impl KnownNames {
+    /// A power of two: a quarter of a megabyte.
+    const ROOM: usize = 1 << 16;
+
+    pub(crate) fn new() -> Self {
+        Self((0..Self::ROOM).map(|_| NameCell::new()).collect())
+    }
+
+    /// The name of a text, which is written unless it is known.
+    pub(crate) fn name(&self, names: Names, words: &[AtomicU64], text: &str) -> Name {
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        let bytes = &text.as_bytes()[..text.floor_char_boundary(NAME_BYTES_MAX)];
+        let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(MULTIPLIER);
+        let place = text_words(bytes).fold(bytes.len() as u64, mix) >> (u64::BITS - Self::ROOM.ilog2());
+        let cell = &self.0[place as usize];
+        let known = cell.get();
+        if known != Name::NONE && names.is(words, known, bytes) {
+            return known;
+        }
+        let name = names.write(words, text);
+        if name != Name::NONE {
+            cell.set(name);
+        }
+        name
     }
 }
 
@@ -177,6 +230,16 @@ mod tests {
         for number in [1, 7, 8, u32::MAX] {
             assert_eq!(read(&words, Name::of_number(number)), None, "{number}");
         }
+    }
+
+    #[test]
+    fn a_text_that_is_known_is_written_once() {
+        let words: Vec<_> = (0..200).map(|_| AtomicU64::new(0)).collect();
+        let (names, known) = (Names { used: 0, begin: 1, size: 199 }, KnownNames::new());
+        let texts = ["ir.optimize", "", "main", "a name of thirty characters ..."];
+        let first = texts.map(|text| known.name(names, &words, text));
+        assert_eq!(texts.map(|text| known.name(names, &words, text)), first);
+        assert_eq!(first.map(|name| names.read(&words[..], name).unwrap().unwrap()), texts);
     }
 
     #[test]

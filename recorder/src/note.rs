@@ -17,7 +17,7 @@ macro_rules! kinds {
         /// The kinds of notes. A number stays with its kind: files have it.
         ///
         /// Ids of rows, claims, queries, units and dylibs are those of one session: a generation in the upper half, an index in the lower.
-        /// 0 is none.
+        /// 0 is none. The *acting* claim of a note is the one that asked, resolved, emitted or failed in that hold of the lock.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         #[non_exhaustive]
@@ -55,13 +55,14 @@ kinds! {
 
     /// A dylib was made. `a`: dylib; name: the dylib's.
     Dylib = 10,
-    /// A unit was defined. `a`: unit; `b`: dylib; name: the unit's.
+    /// A unit was defined. `a`: dylib; `b`: symbols; name: the unit's.
     Defined = 11,
-    /// A lookup waits. `a`: query; `b`: the claim on whose behalf it asks; name: the first symbol it wants.
+    /// A lookup waits; noted again when generators have answered. `a`: query; `b`: the claim on whose behalf it asks; name: the first symbol
+    /// it wants.
     Lodged = 12,
-    /// A unit was claimed. `a`: claim; `b`: the query that wanted it; name: the unit's.
+    /// A unit was claimed. `a`: claim; `b`: the acting claim, which wants it; name: the unit's.
     Claimed = 13,
-    /// A claim became more urgent. `a`: claim; `b`: priority, 0 is the most urgent.
+    /// A claim became more urgent. `a`: claim; `b`: its priority: 0 idle, 1 speculative, 2 lazy, 3 demanded.
     Prioritized = 14,
     /// A thread begins to materialize a unit. `a`: claim.
     Begun = 15,
@@ -71,30 +72,32 @@ kinds! {
     Blocked = 17,
     /// The thread goes on. `a`: as in `Blocked`.
     Unblocked = 18,
-    /// A claim's symbols have addresses. `a`: claim; `b`: symbols.
+    /// A claim's symbols have addresses. `a`: claim; `b`: symbols; name: the unit's.
     Resolved = 19,
-    /// A claim's code and data are in place. `a`: claim; `b`: symbols.
+    /// A claim's code and data are in place. `a`: claim; `b`: symbols; name: the unit's.
     Emitted = 20,
-    /// A symbol is safe to run. `a`: row; `b`: the claim that it was materialized by; name: the symbol.
+    /// A symbol is safe to run. `a`: row; `b`: the acting claim, whose emission was the last it needed; name: the
+    /// symbol.
     Ready = 21,
-    /// A symbol failed. `a`: row; `b`: the claim that it was materialized by; name: the symbol.
+    /// A symbol failed. `a`: row; `b`: the acting claim; name: the symbol.
     Failed = 22,
-    /// A symbol is no longer defined. `a`: row; `b`: its claim; name: the symbol.
+    /// A symbol is no longer defined. `a`: row; `b`: the acting claim; name: the symbol.
     Removed = 23,
     /// A claimed unit was put back before it began. `a`: claim; name: the unit's.
     Returned = 24,
-    /// A query has its answer. `a`: query; `b`: the claim that brought the last symbol.
+    /// A query has its answer. `a`: query; `b`: the acting claim, whose step was the last it needed.
     Completed = 25,
-    /// A query ended with an error. `a`: query; `b`: the claim that failed, where one did.
+    /// A query ended with an error. `a`: query; `b`: the acting claim.
     QueryFailed = 26,
     /// A query was given up. `a`: query.
     Withdrawn = 27,
 
-    /// A phase begins on this thread. `a`: the claim on whose behalf; `b`: a size where it is known; name: the phase, `ir.optimize`.
+    /// A phase begins on this thread, inside those that have begun. Name: the phase, `ir.optimize`.
     PhaseBegun = 40,
-    /// The innermost phase of this thread ends. `a`: as it began; `b`: a size where it is known by now; name: the phase.
+    /// The innermost phase of this thread ends. Name: the phase.
     PhaseEnded = 41,
-    /// The cache was asked. `a`: 1 for a hit; `b`: the cause of a miss; name: the module.
+    /// The cache was asked. `a`: 1 for a hit; `b`: 0, or the cause of a miss: 1 not stored, 2 damaged, 3 no key, 4 no cache;
+    /// name: the module.
     CacheAsked = 42,
     /// A function got a better body. `a`: tier; `b`: calls that were counted; name: the function.
     Promoted = 43,

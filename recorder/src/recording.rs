@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use crate::area::{Area, Taker};
 use crate::clock;
 use crate::layout::Layout;
-use crate::names::{Name, NameCell};
+use crate::names::{KnownNames, Name, NameCell};
 use crate::note::Entry;
 use crate::ring::Writer;
 use crate::sync::switch;
@@ -60,10 +60,10 @@ pub enum EnableError {
     },
 }
 
-static RECORDING: OnceLock<(Area, Options)> = OnceLock::new();
+static RECORDING: OnceLock<(Area, Options, KnownNames)> = OnceLock::new();
 
 pub(crate) fn area() -> Option<&'static Area> {
-    RECORDING.get().map(|(area, _)| area)
+    RECORDING.get().map(|(area, ..)| area)
 }
 
 /// Begins to record, or goes on after [`disable`]. A process has one recording, which stays until it ends.
@@ -72,11 +72,11 @@ pub(crate) fn area() -> Option<&'static Area> {
 /// If the memory or the file cannot be had, or the process has a recording that was made with other options.
 pub fn enable(options: Options) -> Result<(), EnableError> {
     if area().is_none() {
-        let made = (make(&options)?, options.clone());
+        let made = (make(&options)?, options.clone(), KnownNames::new());
         // Another thread may have been first: then its options count, below.
         drop(RECORDING.set(made));
     }
-    if !RECORDING.get().is_some_and(|(area, made)| area.is_here() && *made == options) {
+    if !RECORDING.get().is_some_and(|(area, made, _)| area.is_here() && *made == options) {
         return Err(EnableError::Differs);
     }
     switch::turn(true);
@@ -126,10 +126,10 @@ pub fn name(cell: &NameCell, text: &str) -> Name {
     if is_on() { cell.get_or(|| write_name(text)) } else { Name::NONE }
 }
 
-/// Writes a text that has no cell. None unless the recording is on.
+/// The name of a text that has no cell. None unless the recording is on.
 pub fn write_name(text: &str) -> Name {
-    let here = area().filter(|area| is_on() && area.is_here());
-    here.map_or(Name::NONE, |area| area.write_name(text))
+    let here = RECORDING.get().filter(|(area, ..)| is_on() && area.is_here());
+    here.map_or(Name::NONE, |(area, _, known)| known.name(area.names(), area.words(), text))
 }
 
 /// Where a thread writes its notes.

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::ids::QueryId;
+use uruk_recorder::{Entry, Kind};
+
+use crate::ids::{Id, QueryId};
 use crate::in_span::{Watched, inside};
 use crate::protocol::state::Search;
 use crate::sync::{Arc, Latch, weakened};
@@ -24,15 +26,15 @@ impl ExecutionSession {
         deadline: Option<Deadline>,
         here: bool,
     ) -> Outcome {
-        let span = tracing::debug_span!("session.lookup", symbols = search.symbols.len());
+        let phase = crate::in_span::phase!("session.lookup", symbols = search.symbols.len());
         // An answer is large: in a closure it would be moved once more.
-        let _inside = inside(span);
+        let _inside = inside(phase);
         search.refusal = self.refuses_waits();
         // Without a look at what there is: a thread that does not exist here may hold the lock.
         if let Some(WaitError::Forked) = search.refusal {
             return Err(LookupError::Wait(WaitError::Forked));
         }
-        let wait_span = Watched::new(tracing::debug_span!("lookup.wait", of = %WaitedNames(&search)));
+        let wait_span = Watched::new(crate::in_span::phase!("lookup.wait", of = %WaitedNames(&search)));
         let runs_here = here.then(crate::task::in_place::run_here);
         // Deferred tasks stay in this thread's queue until the guard drops.
         let _runs = deadline.map(|_| RunsReady);
@@ -84,6 +86,11 @@ impl ExecutionSession {
     ) -> Outcome {
         let answers = &self.0.answers;
         let needs = waiter.query.filter(|_| queue.is_some());
+        let note = |kind| {
+            let query = waiter.query.map_or(0, Id::noted);
+            uruk_recorder::note(|| Entry::new(kind).of(self.0.tag.noted()).with(query, 0));
+        };
+        note(Kind::Blocked);
         let (met, waited) = wait_span.around(|| {
             let latch = if blocking.is_some() { Blocking::latch } else { Latch::new };
             let met = answers.meet(asked, latch);
@@ -92,6 +99,7 @@ impl ExecutionSession {
             let waited = met.as_ref().err().map_or(Ok(true), sleep);
             (met, waited)
         });
+        note(Kind::Unblocked);
         drop((blocking, queue));
         if let (Ok(false), Some(query), Err(latch)) = (&waited, waiter.query, &met) {
             // The answer may have come meanwhile, and is as good.

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::ids::SessionTag;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
+use crate::protocol::state::noted::Noted;
 use crate::sync::{Arc, BusyMutex};
 use crate::{
     HeldResource, InPlaceTaskDispatcher, Platform, SessionError, SessionEvent, SymbolStringPool,
@@ -122,11 +123,13 @@ impl ExecutionSessionBuilder {
 
     /// Makes the session.
     pub fn build(self) -> ExecutionSession {
-        let state = SessionState::new(self.observer.is_some());
+        let tag = SessionTag::new();
+        let mut state = SessionState::new(self.observer.is_some());
+        state.noted = Noted::of(tag.noted());
         let pool = self.pool.unwrap_or_default();
         let clock = self.clock.unwrap_or_else(|| Arc::new(Instant::now));
         ExecutionSession(Arc::new(Inner {
-            tag: SessionTag::new(),
+            tag,
             ready_index: state.ready_index(),
             losses: state.losses(),
             state: BusyMutex::new(Locked { state, effects: Effects::default() }).into(),

@@ -207,6 +207,7 @@ impl ExecutionSession {
         loop {
             let (more, effects) = self.locked(|locked| {
                 let mut effects = Effects::default();
+                locked.state.noted.act_for(None);
                 let more = locked.state.slice(attendance, &mut effects);
                 (more, self.take_effects(&mut effects))
             });

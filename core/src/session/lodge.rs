@@ -39,8 +39,8 @@ impl ExecutionSession {
         completion: Completion,
         lodged: impl FnOnce(Option<QueryId>, &mut SessionState<Live>, &mut Effects<Live>),
     ) {
-        let span = tracing::debug_span!("lookup.lodge", symbols = search.symbols.len());
-        let inside = crate::inside(span);
+        let phase = crate::in_span::phase!("lookup.lodge", symbols = search.symbols.len());
+        let inside = crate::inside(phase);
         self.transact(|state, effects| {
             let name = |position: usize| order.as_slice()[position].0.shared_name();
             let query = state.lookup(search, completion, name, effects);

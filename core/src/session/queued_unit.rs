@@ -2,7 +2,9 @@
 
 use std::any::Any;
 
-use crate::ids::SessionTag;
+use uruk_recorder::{Entry, Kind};
+
+use crate::ids::{Id as _, SessionTag};
 use crate::protocol::state::lookups::query::Asker;
 use crate::protocol::state::pending::{ClaimedUnit, Extras, PendingUnit};
 use crate::session::responsibility::Duty;
@@ -162,7 +164,7 @@ fn run(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
     let duty = Box::new(Duty::new(dylib, claim, name, symbols, initializer));
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
-        let span = tracing::debug_span!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib().name(), %priority);
+        let phase = crate::in_span::phase!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib().name(), %priority);
         let leaf = hints.is_leaf().then(|| duty.unit_name.clone().into());
         let materialize = || {
             let (mut unit, responsibility) = (unit.into_inner(), frame::attach(duty));
@@ -174,9 +176,15 @@ fn run(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
             }
             unit.materialize(responsibility);
         };
-        in_span(span, || run_in_leaf(leaf, materialize));
+        in_span(phase, || run_in_leaf(leaf, materialize));
     };
+    let session = outstanding.session().tag().noted();
+    let note = |kind, panicked| {
+        uruk_recorder::note(|| Entry::new(kind).of(session).with(claim.noted(), u64::from(panicked)));
+    };
+    note(Kind::Begun, false);
     let (ended, failed, outstanding) = frame::run_unit(outstanding, Asker { claim, priority }, run);
+    note(Kind::Ended, ended.is_err());
     let Some(outstanding) = outstanding else { return };
     // One that had finished or parked its responsibility has no symbol left to fail.
     if let (Err(message), 0) = (ended, failed) {

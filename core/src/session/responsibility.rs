@@ -190,12 +190,12 @@ impl MaterializationResponsibility {
     pub(crate) fn resolve(&self, addresses: &SymbolMap) -> Result<(), Box<ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
-        let span = tracing::debug_span!("symbols.resolve", unit = %unit, symbols = covered.len());
+        let phase = crate::in_span::phase!("symbols.resolve", unit = %unit, symbols = covered.len());
         // An error is large, and rare: what is moved on the way out of the lock is a pointer.
         let resolve = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             state.resolve(claim, unit, covered, addresses, effects).map_err(Box::new)
         };
-        in_span(span, || self.duty.session().transact(resolve))
+        in_span(phase, || self.duty.session().transact(resolve))
     }
 
     /// The second step's duty, after the first.
@@ -222,8 +222,8 @@ impl ResolvedResponsibility {
     /// ORC: `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let (unit, symbols) = (&self.duty.unit_name, self.duty.symbols.len());
-        let span = tracing::debug_span!("symbols.emit", unit = %unit, symbols);
-        match in_span(span, || self.emit(&groups)) {
+        let phase = crate::in_span::phase!("symbols.emit", unit = %unit, symbols);
+        match in_span(phase, || self.emit(&groups)) {
             Ok(()) => Ok(()),
             Err(error) => Err(Refused::new(self, *error)),
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use uruk_recorder::{Entry, Kind};
+
 use super::{Key, Miss};
 
 /// The kinds of entries that a module has.
@@ -39,9 +41,13 @@ impl CacheEvent {
         Self { unit, kind, key, found }
     }
 
-    /// Tells the trace, and `observer`.
+    /// Tells the trace, the recorder, and `observer`.
     pub fn tell(&self, observer: Option<&CacheObserver>) {
         let Self { unit, kind, key, found } = self;
+        uruk_recorder::note(|| {
+            let (hit, cause) = (u64::from(found.is_ok()), found.as_ref().err().map_or(0, Miss::noted));
+            Entry::new(Kind::CacheAsked).named(uruk_recorder::write_name(unit)).with(hit, cause)
+        });
         let key = key.map(tracing::field::display);
         match found {
             Ok(()) => tracing::debug!(%unit, entry = %kind, key, "cache hit"),

@@ -30,6 +30,18 @@ pub enum Miss {
     Disabled,
 }
 
+impl Miss {
+    /// As notes have it; 0 is a hit.
+    pub(crate) fn noted(&self) -> u64 {
+        match self {
+            Self::NotStored => 1,
+            Self::BadEntry { .. } => 2,
+            Self::Uncacheable { .. } => 3,
+            Self::Disabled => 4,
+        }
+    }
+}
+
 /// The damage of a stored entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

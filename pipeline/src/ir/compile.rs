@@ -252,8 +252,8 @@ pub(super) fn run_passes(
     if passes.text.is_empty() {
         return Ok(());
     }
-    let span = tracing::debug_span!("ir.optimize", unit = %module.name(), level = %passes.text);
-    let _inside = uruk_core::inside(span);
+    let phase = uruk_core::phase!("ir.optimize", unit = %module.name(), level = %passes.text);
+    let _inside = uruk_core::inside(phase);
     let measured = are_passes_watched();
     let result = target.with_machine(|machine| machine.run_passes(module, passes, measured))?;
     for (stage, pass, nanoseconds, runs) in forget_machine_after(result, target)? {
@@ -272,13 +272,13 @@ pub(super) fn generate(
     if let Some(dumped) = &mut dumped {
         dumped.optimized(module, target);
     }
-    let span = tracing::debug_span!(
+    let phase = uruk_core::phase!(
         "ir.codegen",
         unit = %module.name(),
         level = ?target.options().codegen_level,
         size_bytes = tracing::field::Empty,
     );
-    let inside = uruk_core::inside(span);
+    let inside = uruk_core::inside(phase);
     let result = target.with_machine(|machine| machine.emit_object(module))?;
     let object = forget_machine_after(result, target)?;
     if let Some(span) = inside.span() {

@@ -103,8 +103,8 @@ impl ThreadSafeModule {
     }
 
     fn parse_unverified_in(context: &ThreadSafeContext, source: &ObjectBuffer) -> Result<Self, CompileError> {
-        let span = tracing::debug_span!("ir.parse", unit = %source.name(), size_bytes = source.size_bytes());
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("ir.parse", unit = %source.name(), size_bytes = source.size_bytes());
+        let _inside = uruk_core::inside(phase);
         match SourceKind::of(source)? {
             SourceKind::Bitcode => read::bitcode(context, source),
             SourceKind::Assembly => read::assembly(context, source),

@@ -23,8 +23,8 @@ pub(super) fn normalize(
     module: &LockedModule<'_>,
     target: &JitTargetMachineBuilder,
 ) -> Result<(), CompileError> {
-    let span = tracing::debug_span!("ir.normalize", unit = %module.name());
-    let _inside = uruk_core::inside(span);
+    let phase = uruk_core::phase!("ir.normalize", unit = %module.name());
+    let _inside = uruk_core::inside(phase);
     let refused = |message| CompileError::Target { subject: module.name().clone(), message };
     let (triple, wanted) = (module.triple(), &target.options().triple);
     if triple.is_empty() {

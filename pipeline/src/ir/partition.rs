@@ -117,8 +117,8 @@ impl Partition {
         passes: Passes,
         target: &JitTargetMachineBuilder,
     ) -> Result<Option<Parts>, CompileError> {
-        let span = tracing::debug_span!("ir.divide", unit = %module.name(), parts = self.parts);
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("ir.divide", unit = %module.name(), parts = self.parts);
+        let _inside = uruk_core::inside(phase);
         let division = Division::of(module, self)?;
         if division.part_of.is_empty() {
             return Ok(None);
@@ -296,8 +296,8 @@ impl PartsWork {
     }
 
     fn read(&self, context: &ThreadSafeContext, part: usize) -> Result<ThreadSafeModule, CompileError> {
-        let span = tracing::debug_span!("ir.part", unit = %self.bitcode.name(), part);
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("ir.part", unit = %self.bitcode.name(), part);
+        let _inside = uruk_core::inside(phase);
         let (guard, name) = (context.lock(), self.bitcode.name());
         let Division { part_of, imports } = &self.division;
         let read = || {

@@ -30,8 +30,8 @@ unsafe impl Send for Shell {}
 
 impl Shell {
     pub(super) fn read(source: &ObjectBuffer, compiler: &IrCompiler) -> Result<Self, CompileError> {
-        let span = tracing::debug_span!("ir.shell", unit = %source.name());
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("ir.shell", unit = %source.name());
+        let _inside = uruk_core::inside(phase);
         let module = read::unread_bitcode(source)?;
         let locked = module.lock()?;
         normalize(&locked, compiler.target())?;
@@ -108,8 +108,8 @@ impl Shell {
         inlines: bool,
     ) -> Result<ThreadSafeModule, CompileError> {
         self.taken.insert(function);
-        let span = tracing::debug_span!("ir.take", unit = name);
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("ir.take", unit = name);
+        let _inside = uruk_core::inside(phase);
         let locked = self.module.lock()?;
         let take = || {
             let mut message = ptr::null_mut();

@@ -67,9 +67,9 @@ impl<'a> Link<Built<'a>> {
     /// One copy of the contents. Zero fill and padding are neither touched nor copied.
     pub fn allocate(self, memory: &dyn MemoryManager) -> Result<Link<Allocated>, LinkError> {
         let Built { graph, plan } = self.phase;
-        let span =
-            tracing::debug_span!("link.allocate", unit = graph.name(), size_bytes = tracing::field::Empty);
-        let inside = uruk_core::inside(span);
+        let phase =
+            uruk_core::phase!("link.allocate", unit = graph.name(), size_bytes = tracing::field::Empty);
+        let inside = uruk_core::inside(phase);
         let layout = layout::lay_out(&graph, &plan.bounds, &plan.got_plt, &plan.tls, &plan.ifuncs)
             .map_err(|_| graph.too_large("the sizes of the sections add up to more than an address space"))?;
         tls::check_size(&graph, layout.tls.as_ref())?;
@@ -207,8 +207,8 @@ impl Link<Allocated> {
         environment: LinkEnvironment<'_>,
     ) -> Result<Link<Resolved>, LinkError> {
         let Allocated { placed, alloc } = self.phase;
-        let span = tracing::debug_span!("link.resolve", symbols = placed.plan.externals.len());
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("link.resolve", symbols = placed.plan.externals.len());
+        let _inside = uruk_core::inside(phase);
         let mut resolution = Resolution::of_own_symbols(&placed, &environment);
         let graph = &placed.graph;
         let mut missing = Vec::new();
@@ -262,8 +262,8 @@ impl Link<Resolved> {
     /// One pass over the edges.
     pub fn fix(self) -> Result<Link<Fixed>, LinkError> {
         let Resolved { placed, resolution, mut alloc } = self.phase;
-        let span = tracing::debug_span!("link.fixup", edges = placed.graph.edges.len());
-        let _inside = uruk_core::inside(span);
+        let phase = uruk_core::phase!("link.fixup", edges = placed.graph.edges.len());
+        let _inside = uruk_core::inside(phase);
         let (initializers, rebases) = fixup::write(&placed, &resolution, &mut alloc)?;
         let linked = Linked {
             ranges: placed.ranges(),

@@ -20,8 +20,8 @@ const UNWINDER_POINTERS: &str = "DW.ref.";
 /// # Cost
 /// One pass over the symbols; over the edges only if something was discarded.
 pub(super) fn prune(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) -> bool) {
-    let span = tracing::debug_span!("link.prune", symbols = graph.symbols.len());
-    let _inside = uruk_core::inside(span);
+    let phase = uruk_core::phase!("link.prune", symbols = graph.symbols.len());
+    let _inside = uruk_core::inside(phase);
     discard_definitions(graph, is_discarded);
     if graph.blocks.iter().any(|block| block.discardable) {
         mark(graph);

@@ -86,7 +86,7 @@ impl Executor for InProcessExecutor {
         actions: Actions,
     ) -> Result<Box<dyn Published>, PublishError> {
         let Actions { low_entry, tls: image, unwind, is_stubs, names, end } = actions;
-        let finalize = tracing::debug_span!("memory.finalize");
+        let finalize = uruk_core::phase!("memory.finalize");
         let memory = uruk_core::in_span(finalize, || memory.finalize())?;
         // Each step that fails drops the ones before it, so they are in the order of `InProcess`.
         let low_entry = low_entry.map(KnownEntry::new).transpose()?;

@@ -65,10 +65,15 @@ impl<P: Payload> SessionState<P> {
         let matches = self.match_anew(&search, effects);
         let (priority, rises_with) = self.priority_to_ask_at(&search);
         let (asker, asked_by) = (search.asked_by, search.asked_by.map(|asker| asker.claim));
+        self.noted.act_for(asked_by);
         if matches.may_generate {
+            let first = uruk_recorder::is_on()
+                .then(|| search.symbols.0.first().map(|(name, _)| name.clone()))
+                .flatten();
             search.began_at = Some(self.changes());
             let phase = Phase::Suspended(Box::new(Suspended::new(search)));
             let query = self.lookups.begin(Query { handler: Some(handler), phase, asked_by, priority });
+            self.noted.lodged(query, asked_by, first.as_ref());
             self.begins_to_need(query, rises_with);
             self.advance(query, effects);
             return Some(query);
@@ -161,6 +166,7 @@ impl<P: Payload> SessionState<P> {
             }
             return;
         }
+        self.noted.act_for(self.lookups.query(query).and_then(|query| query.asked_by));
         // It may have become more urgent on its way.
         let priority = self.lookups.query(query).and_then(|query| query.priority);
         match self.accept(&mut suspended.search, &matches, priority, effects) {
@@ -276,6 +282,10 @@ impl<P: Payload> SessionState<P> {
         if lodged.outstanding == 0 {
             self.complete(query, effects);
             return false;
+        }
+        if uruk_recorder::is_on() {
+            let asked_by = self.lookups.query(query).and_then(|query| query.asked_by);
+            self.noted.lodged(query, asked_by, lodged.entries.first().map(|entry| &entry.name));
         }
         self.lookups.lodge(query, &mut self.definitions);
         self.begins_to_need(query, rises_with);

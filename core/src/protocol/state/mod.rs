@@ -9,6 +9,7 @@ pub(crate) mod effects;
 pub(crate) mod failures;
 pub(in crate::protocol) mod look_ahead;
 pub(crate) mod lookups;
+pub(crate) mod noted;
 pub(crate) mod payload;
 pub(crate) mod pending;
 pub(crate) mod rising;
@@ -40,6 +41,7 @@ pub(crate) use failures::{Broken, FailedRow};
 pub(crate) use lookups::end::{Answer, Found, FoundEntries};
 pub(crate) use lookups::generator::{Arrival, Generator, RuledOut, Suspended};
 pub(crate) use lookups::query::{Entries, Entry, Lodged, Lodging, Order, Phase, Progress, Query, Search};
+pub(crate) use noted::Noted;
 pub(crate) use payload::Payload;
 pub(crate) use pending::{ClaimedUnit, PendingUnit};
 pub(crate) use rising::RisingPriority;
@@ -82,6 +84,8 @@ pub(crate) struct SessionState<P: Payload> {
     pub(in crate::protocol) events: EventOrder,
     /// How often a unit was given back before it started.
     pub(crate) returned: u64,
+    /// The common part of notes.
+    pub(crate) noted: Noted,
     /// Transactions since the last full check, which costs as much as the state is large.
     #[cfg(any(test, debug_assertions))]
     pub(in crate::protocol) unchecked: usize,
@@ -106,6 +110,7 @@ impl<P: Payload> SessionState<P> {
             urgency: Urgency::default(),
             events: EventOrder::new(observed),
             returned: 0,
+            noted: Noted::default(),
             #[cfg(any(test, debug_assertions))]
             unchecked: 0,
         }

@@ -2,6 +2,8 @@
 //!
 //! The unit itself travels in the effects of the transaction that claimed it. It may come back before it starts.
 
+use uruk_recorder::Kind;
+
 use crate::sync::weakened;
 use crate::{EventKind, FailureCause, SerialQueue, SymbolName};
 
@@ -36,6 +38,7 @@ impl<P: Payload> SessionState<P> {
         }
         let losses = if self.stage.is_cancelled() { DemandLost::ALWAYS_ASK } else { self.losses.count() };
         let ticketed = self.ticketed(claim, &pending);
+        self.noted.act(Kind::Claimed, claim, Some(&pending.name));
         if self.events.is_observed() {
             let (dylib, unit) = (pending.dylib_name.clone(), pending.name.clone());
             self.observe(effects, || EventKind::Claimed { dylib, unit });
@@ -82,6 +85,7 @@ impl<P: Payload> SessionState<P> {
         let ClaimedUnit { pending, claim, .. } = unit;
         let name = self.events.is_observed().then(|| pending.name.clone());
         self.returned += 1;
+        self.noted.act(Kind::Returned, claim, Some(&pending.name));
         if let Some(unit) = name {
             self.observe(effects, || EventKind::Returned { unit });
         }

@@ -13,6 +13,8 @@
 //!
 //! A definition of many symbols is accepted whole or not at all.
 
+use uruk_recorder::Kind;
+
 use crate::protocol::state::definitions::row::Row;
 use crate::protocol::state::{
     Effects, Leftover, Payload, PendingUnit, RisingPriority, RowNotice, RowState, SessionState,
@@ -296,6 +298,7 @@ impl<P: Payload> SessionState<P> {
         symbols: impl Iterator<Item = &'a SymbolName>,
         effects: &mut Effects<P>,
     ) {
+        self.noted.with(Kind::Defined, dylib, || symbols.size_hint().0 as u64, Some(unit));
         if self.events.is_observed() {
             let dylib = self.definitions[dylib].name.clone();
             let (unit, symbols) = (unit.clone(), symbols.cloned().collect());
@@ -308,7 +311,12 @@ impl<P: Payload> SessionState<P> {
         if !self.is_open() {
             return Err(DylibError::Closed);
         }
-        self.definitions.create_dylib(name.clone()).ok_or(DylibError::Duplicate { name })
+        let text = uruk_recorder::is_on().then(|| name.clone());
+        let dylib = self.definitions.create_dylib(name.clone()).ok_or(DylibError::Duplicate { name })?;
+        if let Some(text) = text {
+            self.noted.dylib(dylib, &text);
+        }
+        Ok(dylib)
     }
 
     /// See [`crate::ExecutionSession::create_jit_dylib_keeping_dependants`].

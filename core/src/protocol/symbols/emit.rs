@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
+use uruk_recorder::Kind;
 
 use crate::sync::weakened;
 use crate::{DependenceGroup, Dependency, EmitError, EventKind, RequiredState, SymbolFlagsMap, SymbolName};
@@ -39,8 +40,10 @@ impl<P: Payload> SessionState<P> {
         let Some(&Claim { priority, .. }) = self.definitions.live_claim(claim) else {
             return Err(EmitError::TrackerDefunct { unit: unit.clone() });
         };
+        self.noted.act_for(Some(claim));
         if groups.is_empty() {
             // The usual unit depends on nothing: nothing is to be checked, and nothing new can hang.
+            self.noted.with(Kind::Emitted, claim, || covered.len() as u64, Some(unit));
             self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
             self.emit_ungrouped(claim, effects);
             return Ok(());
@@ -50,6 +53,7 @@ impl<P: Payload> SessionState<P> {
         for group in groups {
             checked.push(self.check_group(claim, unit, group)?);
         }
+        self.noted.with(Kind::Emitted, claim, || covered.len() as u64, Some(unit));
         self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
         if self.dependants.are_kept() {
             self.note_dependants(claim, groups, &checked);
@@ -215,6 +219,9 @@ impl<P: Payload> SessionState<P> {
     }
 
     pub(crate) fn observe_ready(&mut self, id: RowId, effects: &mut Effects<P>) {
+        if uruk_recorder::is_on() {
+            self.noted.act(Kind::Ready, id, Some(&self.definitions[id].name));
+        }
         if self.events.is_observed() {
             let row = &self.definitions[id];
             let (dylib, symbol) = (self.definitions.dylib_name_of(row), row.name.clone());

@@ -3,6 +3,8 @@
 //! One record per event; each row that falls keeps the row through which the failure reached it, so that
 //! an error can tell the path without any chain of boxes.
 
+use uruk_recorder::Kind;
+
 use crate::failure::PATH_STEPS_MAX;
 use crate::sync::{Arc, weakened};
 use crate::{EventKind, Failure, LookupError};
@@ -16,6 +18,7 @@ impl<P: Payload> SessionState<P> {
     /// Does nothing for a claim whose rows were removed.
     pub(crate) fn fail(&mut self, claim: ClaimId, broken: impl Into<Broken>, effects: &mut Effects<P>) {
         let (rows, broken) = (self.definitions.rows_of_claim(claim), broken.into());
+        self.noted.act_for(Some(claim));
         // One that is being removed goes with its last row, unless it has delegated them all.
         let carries_nothing = self.definitions.get_claim(claim).is_some_and(|claim| claim.carried() == 0);
         if carries_nothing || self.definitions.live_claim(claim).is_some() {
@@ -88,6 +91,9 @@ impl<P: Payload> SessionState<P> {
     /// Moves a row to Failed and tells the queries lodged on it.
     fn make_failed(&mut self, id: RowId, failed_row: FailedRow, via: RowId, effects: &mut Effects<P>) {
         let Some(queries) = self.definitions.fail(id, failed_row, via) else { return };
+        if uruk_recorder::is_on() {
+            self.noted.act(Kind::Failed, id, Some(&self.definitions[id].name));
+        }
         self.losses.note();
         self.failures.refer(failed_row.failure);
         if !queries.is_none() && !weakened("fail::tells_no_queries") {

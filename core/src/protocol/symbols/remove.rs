@@ -3,6 +3,8 @@
 //! Queries that wait on a removed row fail, and so do emitted rows that depend on it and are not Ready
 //! yet. Rows that are Ready stay: the embedder ensures that removed code is not called.
 
+use uruk_recorder::Kind;
+
 use crate::sync::weakened;
 use crate::{EventKind, FailureCause, LookupError, RequiredState, SessionEvent};
 
@@ -29,6 +31,9 @@ impl<P: Payload> SessionState<P> {
     /// Removes a row without waiters.
     pub(crate) fn delete_row(&mut self, row: RowId, notice: RowNotice, effects: &mut Effects<P>) {
         self.dependants.forget(row, effects);
+        if uruk_recorder::is_on() {
+            self.noted.act(Kind::Removed, row, Some(&self.definitions[row].name));
+        }
         if let Some(RemovedRow { dylib, symbol, place }) = self.definitions.delete_row(row, notice, effects) {
             let kind = EventKind::Removed { dylib, symbol };
             match place {

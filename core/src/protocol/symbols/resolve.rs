@@ -1,6 +1,7 @@
 //! Resolve: addresses are recorded, and lookups that wanted no more than that are answered.
 
 use smallvec::SmallVec;
+use uruk_recorder::Kind;
 
 use crate::{
     EventKind, ExecutorAddr, ExecutorSymbolDef, RequiredState, ResolveError, SymbolFlags, SymbolFlagsMap,
@@ -32,6 +33,8 @@ impl<P: Payload> SessionState<P> {
         if tally.disagrees || tally.rows != covered.len() || tally.given != addresses.len() {
             validate(unit, covered, addresses)?;
         }
+        self.noted.act_for(Some(claim));
+        self.noted.with(Kind::Resolved, claim, || resolved.len() as u64, Some(unit));
         self.observe(effects, || EventKind::Resolved { unit: unit.clone() });
         for Resolved { row, address, flags } in resolved {
             if let Some(queries) = self.definitions.resolve(row, address, flags) {

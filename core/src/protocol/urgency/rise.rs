@@ -1,5 +1,7 @@
 //! Rise: a need appears or rises, and with it what it leads to.
 
+use uruk_recorder::Kind;
+
 use crate::EventKind;
 use crate::sync::weakened;
 
@@ -139,6 +141,7 @@ impl<P: Payload> SessionState<P> {
     }
 
     fn observe_rise(&mut self, claim: ClaimId, effects: &mut Effects<P>) {
+        self.noted.with(Kind::Prioritized, claim, || self.definitions[claim].priority.get() as u64, None);
         if self.events.is_observed() {
             let claim = &self.definitions[claim];
             let priority = claim.priority.get();

@@ -37,8 +37,8 @@ const ENDIAN: LittleEndian = LittleEndian;
 /// # Cost
 /// Linear in the object's size; the tables of names are copied, contents are not.
 pub fn parse<'a>(name: &str, bytes: &'a [u8]) -> Result<LinkGraph<'a>, LinkError> {
-    let span = tracing::debug_span!("link.parse", unit = name, size_bytes = bytes.len());
-    let _inside = uruk_core::inside(span);
+    let phase = uruk_core::phase!("link.parse", unit = name, size_bytes = bytes.len());
+    let _inside = uruk_core::inside(phase);
     let mut parser = Parser::new(name, bytes)?;
     parser.read_sections()?;
     parser.read_symbols()?;

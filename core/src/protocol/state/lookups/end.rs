@@ -1,5 +1,7 @@
 //! End: a query is answered, fails, or is withdrawn. It ends once.
 
+use uruk_recorder::Kind;
+
 use crate::protocol::state::{Effects, Leftover, Payload, SessionState};
 use crate::protocol::storage::{QueryId, RowId};
 use crate::{EventKind, ExecutorSymbolDef, LookupError, RequiredState, SymbolFlags, SymbolName};
@@ -15,6 +17,7 @@ impl<P: Payload> SessionState<P> {
     pub(crate) fn withdraw(&mut self, query: QueryId, effects: &mut Effects<P>) -> bool {
         let Some((handler, symbols)) = self.take_out(query, effects) else { return false };
         effects.leave(Leftover::Handler(handler));
+        self.noted.act(Kind::Withdrawn, query, None);
         self.observe(effects, || EventKind::Withdrawn { symbols });
         true
     }
@@ -28,6 +31,7 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         effects.complete_for(asker, handler, Err(error));
+        self.noted.act(Kind::QueryFailed, query, None);
         self.observe(effects, || EventKind::QueryFailed { symbols });
     }
 
@@ -78,6 +82,7 @@ impl<P: Payload> SessionState<P> {
         };
         let symbols = entries.len();
         effects.complete_for(asker, handler, Ok(Answer::of(entries)));
+        self.noted.act(Kind::Completed, query, None);
         self.observe(effects, || EventKind::Completed { symbols });
     }
 
