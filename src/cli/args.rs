@@ -14,9 +14,12 @@ use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
 use super::cache::CacheArgs;
-use super::examples::{CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES};
+use super::examples::{
+    CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES, TRACE_EXAMPLES,
+};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
+use super::record::TraceArgs;
 use super::top::TopArgs;
 use super::values::{level, policy, seconds, stage, stage_passes};
 
@@ -56,6 +59,9 @@ pub(crate) enum Command {
     /// Show a recording in the terminal: threads, queues, units by their work. `q` ends it.
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
+    /// Print what a recording says: its notes, the work by unit, the critical path of the slowest lookup.
+    #[command(after_help = TRACE_EXAMPLES)]
+    Trace(TraceArgs),
 }
 
 /// `uruk opt`.
@@ -237,6 +243,12 @@ pub(crate) struct RunArgs {
     /// Write a trace of every stage on every worker, for Perfetto or chrome://tracing.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+
+    /// Record what happens in FILE, for `uruk trace`, `uruk page` and `uruk top`: while the program runs, and however it ends.
+    ///
+    /// An older recording there is replaced, and no other file.
+    #[arg(long, value_name = "FILE", conflicts_with = "dashboard")]
+    pub(crate) record: Option<PathBuf>,
 
     /// When the program ends, print what was materialized, how long each stage took, and resident bytes.
     #[arg(long)]

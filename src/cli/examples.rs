@@ -21,6 +21,16 @@ Examples:
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
 
+pub(crate) const TRACE_EXAMPLES: &str = "\
+Examples:
+  uruk run --record app.rec app.bc            record it, however it ends
+  uruk trace path app.rec                     which units held the slowest lookup up
+  uruk trace units app.rec                    which unit took how long
+  uruk trace dump app.rec | tail              the last that happened
+  uruk trace dump --format json app.rec       an object a line
+
+Exit codes: 0; 1 if the file is no recording; 2 for wrong usage.";
+
 pub(crate) const REPL_EXAMPLES: &str = "\
 Examples:
   uruk repl                                 type a program; :help helps

@@ -16,6 +16,7 @@ mod passes;
 mod perf;
 mod profile;
 mod progress;
+mod record;
 mod repl;
 mod report;
 mod run;
@@ -71,6 +72,10 @@ fn run_command() -> c_int {
             Err(error) => failure(&error),
         },
         Command::Page(args) => match page::page(&args) {
+            Ok(()) => 0,
+            Err(error) => failure(&error),
+        },
+        Command::Trace(args) => match record::trace(&args) {
             Ok(()) => 0,
             Err(error) => failure(&error),
         },

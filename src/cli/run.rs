@@ -32,6 +32,7 @@ use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
+use super::record::{self, RecordError};
 use super::{profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
@@ -61,6 +62,8 @@ pub(crate) enum RunError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error(transparent)]
     Page(#[from] PageError),
     #[error(transparent)]
     Order(#[from] OrderError),
@@ -89,6 +92,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let order = args.speculate.as_deref().map(order::read).transpose()?;
     let ahead = Ahead { order, callees: args.speculate_callees };
     let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
+    args.record.as_deref().map(record::begin).transpose()?;
     page::stay_at_exit(&args.dashboard)?;
     let observers = observe(args)?;
     let dispatcher =
