@@ -66,7 +66,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
-        let size = json!({ "width": 1440, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        let size = json!({ "width": 1440, "height": 760, "deviceScaleFactor": 1, "mobile": false });
         browser.call("Emulation.setDeviceMetricsOverride", size);
         let scheme = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.call("Emulation.setEmulatedMedia", scheme);

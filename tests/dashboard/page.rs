@@ -1,9 +1,8 @@
 //! The page in a browser, by what it shows.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde_json::json;
-use uruk::dashboard::Dashboard;
 use uruk::prelude::*;
 
 use crate::browser::{Browser, say};
@@ -28,16 +27,17 @@ fn a_recording_is_shown_as_it_was() {
     browser.open(dashboard.url());
     all_notes(&mut browser, 30);
     browser.wait("document.getElementById('units-value').textContent === '3'");
-    assert_eq!(browser.text("document.getElementById('units-bar').ariaLabel"), "1 queued, 2 ready");
+    assert_eq!(browser.text("document.getElementById('units-bar').ariaLabel"), "1 queued, 2 emitted");
     assert_eq!(browser.text("document.getElementById('queue-bar').ariaLabel"), "1 demanded");
     assert_eq!(browser.text("document.getElementById('lookups-bar').ariaLabel"), "2 answered, 1 open");
     assert_eq!(browser.text("document.getElementById('bytes-value').textContent"), "3.0 MiB");
     assert!(browser.text("document.getElementById('canvas').ariaLabel").contains("3 threads, 6 slices"));
 
-    // The slowest lookup took 20 ms: 1 in the queue, 1 of work, 2 in the queue of what it needed, 6 of work there, 2 until it went on, 8 of work.
+    // The slowest lookup took 20 ms: 1 in the queue, 1 of work, 2 in the queue of what it needed,
+    // 6 of work there, 1 until that was answered, 9 of work.
     let path = tab(&mut browser, "path");
     assert!(path.contains("20.0 ms"), "{path}");
-    assert!(path.contains("15.0 ms work") && path.contains("3.00 ms in the queue"), "{path}");
+    assert!(path.contains("16.0 ms work") && path.contains("3.00 ms in the queue"), "{path}");
     assert!(path.contains("uruk-worker-2"), "{path}");
 
     let waiting = tab(&mut browser, "waiting");
@@ -151,21 +151,17 @@ fn a_million_notes_are_shown() {
     assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
 }
 
-/// The pictures of the documentation: `URUK_PICTURES=docs cargo test -p uruk --features dashboard --test dashboard pictures`. `URUK_RECORDING` is
-/// what they show.
+/// The pictures of the documentation, of a page that is open: `URUK_PICTURES=docs URUK_PAGE=http://127.0.0.1:7070/ cargo test -p uruk --features
+/// dashboard --test dashboard pictures`.
 #[test]
 fn pictures_are_made_when_they_are_wanted() {
-    let (Some(directory), Some(recording)) =
-        (std::env::var_os("URUK_PICTURES"), std::env::var_os("URUK_RECORDING"))
-    else {
-        return;
-    };
-    let dashboard = Dashboard::of_file(recording.as_ref(), "127.0.0.1:0").expect("it is a recording");
-    for scheme in ["dark", "light"] {
+    let wanted = ["URUK_PICTURES", "URUK_PAGE"].map(|name| std::env::var(name).ok());
+    let [Some(directory), Some(page)] = wanted else { return };
+    for (scheme, shown) in [("dark", "path"), ("light", "units")] {
         let mut browser = Browser::start(scheme).expect("there are no pictures without a browser");
-        browser.open(dashboard.url());
+        browser.open(&page);
         all_notes(&mut browser, 1);
-        tab(&mut browser, if scheme == "dark" { "path" } else { "units" });
-        browser.picture(&PathBuf::from(&directory).join(format!("dashboard-{scheme}.png")));
+        tab(&mut browser, shown);
+        browser.picture(&Path::new(&directory).join(format!("dashboard-{scheme}.png")));
     }
 }

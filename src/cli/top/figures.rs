@@ -1,6 +1,6 @@
 //! Figures of notes, at the moment of the last note.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use uruk_recorder::{Batch, Kind, Name, Note, Reader, ThreadId};
 
@@ -12,16 +12,16 @@ pub(crate) const PRIORITIES: [&str; 4] = ["demanded", "lazy", "speculative", "id
 pub(crate) enum Stand {
     Queued,
     Running,
-    /// Emitted or left, and not Ready.
+    /// Left by its thread, for another to emit.
     Waiting,
-    Ready,
+    Emitted,
     Failed,
     Returned,
 }
 
 impl Stand {
     pub(crate) const NAMES: [&'static str; 6] =
-        ["queued", "running", "waiting", "ready", "failed", "returned"];
+        ["queued", "running", "waiting", "emitted", "failed", "returned"];
 }
 
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub(crate) struct Figures {
     pub(crate) notes: u64,
     pub(crate) lost: u64,
     pub(crate) stands: [u64; 6],
+    /// Symbols.
+    pub(crate) ready: u64,
     pub(crate) queued: [u64; 4],
     /// Open, answered, failed, withdrawn.
     pub(crate) lookups: [u64; 4],
@@ -71,6 +73,7 @@ pub(crate) struct Figures {
     /// The activities of each thread, the innermost last.
     pub(crate) threads: HashMap<ThreadId, Vec<Activity>>,
     claims: HashMap<(u16, u64), Claim>,
+    open: HashSet<(u16, u64)>,
 }
 
 impl Figures {
@@ -106,14 +109,15 @@ impl Figures {
                 self.end(thread, Kind::Begun);
                 self.ended(claim, &note, reader);
             }
-            Kind::Emitted => self.left(claim),
-            Kind::Ready => self.stands((note.session, note.b), Stand::Ready),
+            Kind::Emitted => self.stands(claim, Stand::Emitted),
+            Kind::Ready => self.ready += 1,
             Kind::Failed => self.stands((note.session, note.b), Stand::Failed),
             Kind::Returned => self.stands(claim, Stand::Returned),
-            Kind::Lodged => self.lookups[0] += 1,
-            Kind::Completed => self.answered(1),
-            Kind::QueryFailed => self.answered(2),
-            Kind::Withdrawn => self.answered(3),
+            // Again when it goes on with the next part of its search.
+            Kind::Lodged => self.lookups[0] += u64::from(self.open.insert(claim)),
+            Kind::Completed => self.answered(claim, 1),
+            Kind::QueryFailed => self.answered(claim, 2),
+            Kind::Withdrawn => self.answered(claim, 3),
             Kind::Blocked => {
                 self.blocked += 1;
                 self.begin(thread, note.name, &note);
@@ -186,8 +190,8 @@ impl Figures {
         unit.1 += 1;
     }
 
-    fn answered(&mut self, how: usize) {
-        self.lookups[0] = self.lookups[0].saturating_sub(1);
+    fn answered(&mut self, query: (u16, u64), how: usize) {
+        self.lookups[0] -= u64::from(self.open.remove(&query));
         self.lookups[how] += 1;
     }
 }

@@ -125,7 +125,7 @@ mod tests {
         for said in [
             "uruk top  run.rec",
             "7.00 ms",
-            "1 queued   1 running   1 ready",
+            "1 queued   1 running   1 emitted",
             "1 idle   1 blocked threads",
             "1 open",
             "5.0 MiB   main dylib 5.0 MiB",

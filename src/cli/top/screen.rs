@@ -18,7 +18,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, figures: &Figures, reader: &Reader, ti
     let threads = figures.threads.len().min(16);
     let rows = [
         Constraint::Length(1),
-        Constraint::Length(7),
+        Constraint::Length(8),
         Constraint::Length(u16::try_from(threads + 1).unwrap_or(17)),
         Constraint::Min(3),
     ];
@@ -66,6 +66,7 @@ fn draw_sums(frame: &mut Frame<'_>, area: Rect, figures: &Figures, reader: &Read
     let cache = [figures.hits, figures.misses, figures.promoted];
     let lines = [
         ("units", counted(&Stand::NAMES, &figures.stands, &COLOURS)),
+        ("symbols", counted(&["ready"], &[figures.ready], &[Color::Green])),
         ("queue", counted(&queue, &queued, &queue_colours)),
         ("lookups", counted(&lookups, &figures.lookups, &lookup_colours)),
         (

@@ -16,7 +16,7 @@ export function drawChart(timeline, top, height, series, colours, label, format)
   context.fillText(label, 16, top + 18);
   context.font = `11px ${theme.font}`;
   context.fillStyle = theme.muted;
-  context.fillText(`at most ${format(series.max)}`, 16, top + 36);
+  context.fillText(series.columns.length > 0 ? `at most ${format(series.max)}` : 'not noted', 16, top + 36);
   const { columns } = series;
   if (columns.length === 0 || series.max === 0) return;
   const scale = (height - 12) / series.max;

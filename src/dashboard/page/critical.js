@@ -37,20 +37,16 @@ function walk(query, time, floor, steps, walked) {
   if (time > floor) push('ask', floor, undefined);
 }
 
-/** A claim's work, last first. While it was blocked in a lookup, that lookup's path is the path. */
+/** A claim's work, last first. Where a lookup that it had asked was answered, that lookup's path is the path until it was asked. */
 function work(claim, floor, steps, walked, now, push, setTime) {
   const begun = Number.isNaN(claim.begun) ? floor : claim.begun;
-  for (const block of (claim.blocks ?? []).toReversed()) {
-    if (block.from >= now() || block.to <= floor) continue;
-    if (block.to < now()) push('work', block.to, claim);
-    const inner = block.query;
-    const from = Math.max(block.from, floor);
-    if (inner !== undefined && !walked.has(inner)) {
-      walk(inner, now(), from, steps, walked);
-      setTime(from);
-    } else {
-      push('blocked', from, claim);
-    }
+  const answered = claim.asked.filter((query) => query.completed > begun && !walked.has(query));
+  for (const query of answered.sort((a, b) => b.completed - a.completed)) {
+    if (query.completed > now() || query.completed <= floor) continue;
+    push('work', query.completed, claim);
+    const from = Math.max(query.lodged, floor);
+    walk(query, now(), from, steps, walked);
+    setTime(Math.min(now(), from));
   }
   push('work', begun, claim);
 }

@@ -7,8 +7,13 @@ import { Kind, PRIORITIES } from './kinds.js';
 export const CATEGORIES = ['unit', 'read', 'optimize', 'generate', 'link', 'cache', 'blocked', 'other'];
 const UNIT = 0;
 const BLOCKED = 6;
+const HIDDEN = 8;
+
+/** Phases around what another note says. */
+const AROUND = new Set(['dispatch.run', 'unit.materialize', 'lookup.wait', 'dispatch.block']);
 
 function category(name) {
+  if (AROUND.has(name)) return HIDDEN;
   if (/cache/.test(name)) return 5;
   if (/optimi|inline|pass/.test(name)) return 2;
   if (/generat|codegen|emit_object|compile/.test(name)) return 3;
@@ -69,8 +74,11 @@ class Lane {
   }
 }
 
-/** What became of units, in the order of their lives. */
-export const STATES = ['defined', 'queued', 'running', 'waiting', 'ready', 'failed', 'returned'];
+/** Of the many claims that ask nothing. */
+const NONE = Object.freeze([]);
+
+/** What became of units, in the order of their lives. A unit that was left waits for another thread to emit it. */
+export const STATES = ['defined', 'queued', 'running', 'waiting', 'emitted', 'failed', 'returned'];
 
 export class Model {
   constructor() {
@@ -88,6 +96,7 @@ export class Model {
     this.queued = new Series(PRIORITIES.length);
     this.counts = Object.fromEntries(STATES.map((state) => [state, 0]));
     this.blocked = 0;
+    this.lastEmitted = undefined;
     this.symbols = { ready: 0, failed: 0 };
     this.lookups = { open: 0, completed: 0, failed: 0, withdrawn: 0 };
     this.cache = { hits: 0, misses: 0 };
@@ -131,15 +140,15 @@ export class Model {
     if (time > this.last) this.last = time;
     switch (kind) {
       case Kind.PhaseBegun:
+        if (this.categories[name] === HIDDEN) return undefined;
         return this.lane(thread).begin(time, name, this.categories[name] ?? 7, a === 0 ? 0 : this.claim(session, a).index);
       case Kind.PhaseEnded:
         return this.phaseEnded(time, thread, name);
       case Kind.Ready:
-        this.symbols.ready += 1;
-        return this.becomes(this.claim(session, b), 'ready');
+        return void (this.symbols.ready += 1);
       case Kind.Failed:
         this.symbols.failed += 1;
-        return this.becomes(this.claim(session, b), 'failed');
+        return b === 0 ? undefined : this.becomes(this.claim(session, b), 'failed');
       case Kind.Claimed:
         return this.claimed(session, time, name, a, b);
       case Kind.Prioritized:
@@ -192,9 +201,12 @@ export class Model {
   }
 
   lodged(session, time, name, id, by) {
+    if (this.query(session, id)?.state === 'open') return; // It goes on with the next part of its search.
     const query = { isQuery: true, index: this.things.length, id, name, by: by === 0 ? undefined : this.claim(session, by), lodged: time, completed: NaN, last: undefined, state: 'open' };
     this.things.push(query);
     this.queries.push(query);
+    if (query.by?.asked === NONE) query.by.asked = [query];
+    else query.by?.asked.push(query);
     this.session(session).queries.set(id, query);
     this.lookups.open += 1;
   }
@@ -206,7 +218,7 @@ export class Model {
 
   newClaim(session, id) {
     const claim = {
-      index: this.things.length, id, name: 0, query: undefined, priority: 0, thread: -1, state: undefined, blocks: undefined,
+      index: this.things.length, id, name: 0, query: undefined, priority: 0, thread: -1, state: undefined, blocked: 0, depth: 0, asked: NONE,
       claimed: NaN, begun: NaN, ended: NaN, resolved: NaN, emitted: NaN,
     };
     this.things.push(claim);
@@ -248,6 +260,7 @@ export class Model {
     this.becomes(claim, 'running');
     claim.begun = time;
     claim.thread = thread;
+    claim.depth = this.lane(thread).open.length;
     this.lane(thread).begin(time, claim.name, UNIT, claim.index);
   }
 
@@ -264,7 +277,8 @@ export class Model {
 
   emitted(claim, time) {
     claim.emitted = time;
-    if (claim.state === 'running') this.becomes(claim, 'waiting');
+    this.lastEmitted = claim;
+    if (claim.state === 'running' || claim.state === 'waiting') this.becomes(claim, 'emitted');
   }
 
   returned(claim, time) {
@@ -303,13 +317,13 @@ export class Model {
     this.blocked = Math.max(0, this.blocked - 1);
     this.slices += 1;
     const claim = this.things[lane.unit?.subject ?? 0];
-    if (claim !== undefined) (claim.blocks ??= []).push({ from: slice.start, to: lane.last, query: this.things[slice.subject] });
+    if (claim !== undefined) claim.blocked += lane.last - slice.start;
   }
 
   answered(session, time, id, last, state) {
     const query = this.query(session, id);
     if (query?.state !== 'open') return; // lodged before the first note
-    Object.assign(query, { completed: time, last: last === 0 ? undefined : this.claim(session, last), state });
+    Object.assign(query, { completed: time, last: last === 0 ? this.lastEmitted : this.claim(session, last), state });
     this.lookups.open -= 1;
     this.lookups[state] += 1;
   }

@@ -81,7 +81,7 @@ export class Panels {
       ['Priority', PRIORITIES[claim.priority]],
       ['Queued for', duration(claim.begun - claim.claimed)],
       ['Worked for', duration((Number.isNaN(claim.ended) ? model.now : claim.ended) - claim.begun)],
-      ['Blocked for', duration((claim.blocks ?? []).reduce((sum, block) => sum + block.to - block.from, 0))],
+      ['Blocked for', duration(claim.blocked)],
       ['Emitted after', duration(claim.emitted - claim.begun)],
       ['Wanted by', asked],
     ]), chain.length > 1 ? element('section', {}, element('h3', {}, 'Asked for by'), element('ol', { class: 'chain' }, ...chain.slice(1).map((each) => element('li', {}, this.link(model.name(each.name), () => this.select(each)))))) : null);
@@ -110,7 +110,7 @@ export class Panels {
   /** Shows a claim's slice. */
   select(claim) {
     const { model, timeline } = this;
-    const slice = claim.thread < 0 ? undefined : model.sliceAt(claim.thread, 0, claim.begun);
+    const slice = claim.thread < 0 ? undefined : model.sliceAt(claim.thread, claim.depth, claim.begun);
     if (slice !== undefined) this.page.select(slice, true);
   }
 
@@ -156,7 +156,7 @@ export class Panels {
     const margin = (step.to - step.from) * 0.6;
     timeline.isFollowing = false;
     timeline.show(step.from - margin, step.to + margin);
-    if (step.claim !== undefined) timeline.selected = this.model.sliceAt(step.claim.thread, 0, step.claim.begun);
+    if (step.claim !== undefined) timeline.selected = this.model.sliceAt(step.claim.thread, step.claim.depth, step.claim.begun);
     page.redraw();
   }
 
@@ -223,7 +223,7 @@ export class Panels {
   }
 }
 
-const SAID = { work: 'work', queued: 'in the queue', blocked: 'blocked', ask: 'before it was claimed', deliver: 'until it was delivered' };
+const SAID = { work: 'work', queued: 'in the queue', ask: 'before it was claimed', deliver: 'until it was delivered' };
 
 function phasesOf(unit) {
   const counted = unit.phases.reduce((sum, each) => sum + Math.max(0, each), 0);

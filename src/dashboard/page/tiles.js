@@ -25,13 +25,13 @@ export function tiles(model) {
   const queued = model.queued.now;
   tile('queue', number(queued.reduce((sum, each) => sum + each, 0)), [...PRIORITIES.map((name, at) => [name, queued[at], `priority-${name}`]), ['blocked threads', model.blocked, 'is-blocked']]);
   tile('lookups', number(lookups.open + lookups.completed + lookups.failed + lookups.withdrawn), [
-    ['answered', lookups.completed, 'state-ready'], ['open', lookups.open, 'state-running'], ['failed', lookups.failed, 'state-failed'], ['withdrawn', lookups.withdrawn, 'state-returned'],
+    ['answered', lookups.completed, 'state-good'], ['open', lookups.open, 'state-running'], ['failed', lookups.failed, 'state-failed'], ['withdrawn', lookups.withdrawn, 'state-returned'],
   ]);
   const owners = [...model.bytes.values()].sort((a, b) => b.size - a.size);
   const shades = ['accent', 'is-optimize', 'is-link', 'is-cache'];
   const named = owners.slice(0, 3).map((owner, at) => [model.name(owner.name) || 'unnamed', owner.size, shades[at], bytes]);
-  tile('bytes', bytes(model.resident.now[0]), [...named, ['others', owners.slice(3).reduce((sum, owner) => sum + owner.size, 0), shades[3], bytes]]);
+  tile('bytes', owners.length > 0 ? bytes(model.resident.now[0]) : '–', [...named, ['others', owners.slice(3).reduce((sum, owner) => sum + owner.size, 0), shades[3], bytes]]);
   const asked = cache.hits + cache.misses;
   const tiers = [...model.tiers].sort().map(([tier, count]) => [`to tier ${tier}`, count, 'gold']);
-  tile('cache', asked > 0 ? `${percent(cache.hits, asked)} hits` : '–', [['hits', cache.hits, 'state-ready'], ['misses', cache.misses, 'is-blocked'], ...tiers]);
+  tile('cache', asked > 0 ? `${percent(cache.hits, asked)} hits` : '–', [['hits', cache.hits, 'state-good'], ['misses', cache.misses, 'is-blocked'], ...tiers]);
 }

@@ -333,15 +333,17 @@ export class Timeline {
     context.fillRect(0, 0, this.width, OVERVIEW);
     context.fillStyle = colours.accent;
     context.globalAlpha = 0.65;
-    const places = tracks.map(() => 0);
+    const [starts, sums] = [tracks.map(() => 0), tracks.map(() => 0)];
     for (let x = 0; x < this.plot; x += step) {
       const until = this.begin + (x + step) * scale;
       let busy = 0;
       tracks.forEach((track, index) => {
-        const at = places[index];
-        const next = after(track.start, track.length, until, at);
-        places[index] = next;
-        busy += next > 0 ? track.busy[next - 1] - (at > 0 ? track.busy[at - 1] : 0) : 0;
+        const next = after(track.start, track.length, until, starts[index]);
+        starts[index] = next;
+        // The last one may go on.
+        const sum = next > 0 ? track.busy[next - 1] - Math.max(0, track.end[next - 1] - until) : 0;
+        busy += sum - sums[index];
+        sums[index] = sum;
       });
       const height = Math.min(1, busy / (step * scale * Math.max(1, tracks.length))) * (OVERVIEW - 8);
       if (height > 0) context.fillRect(GUTTER + x, OVERVIEW - 2 - height, step, height);
