@@ -12,7 +12,7 @@ use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, OptimizationPipeli
 use uruk::pipeline::object::ObjectBuffer;
 
 use crate::generate;
-use crate::harness::{Row, Sample, Scale, millis, repeat};
+use crate::harness::{Row, Sample, Scale, millis, on_threads, repeat};
 use crate::point::{Inputs, Point};
 use crate::support::{order, set};
 
@@ -31,6 +31,9 @@ pub(crate) fn points(inputs: &Inputs) -> Vec<Point> {
         points.push(point(inputs, "", 0, 0, Input::Big));
     }
     points.push(point(inputs, "", 2, 2, small));
+    for threads in [1, 2] {
+        points.push(handles(inputs, threads));
+    }
     let sizes = inputs.scale.pick(&[100, 400][..], &[250, 500, 1_000, 2_000, 4_000]);
     points.extend(sizes.iter().map(|&n| point(inputs, "grow", n, 0, Input::Small(n))));
     points
@@ -41,6 +44,40 @@ fn point(inputs: &Inputs, group: &'static str, n: usize, threads: usize, input: 
     Point::new("link_objects", group, n, move || {
         let objects = load(inputs.data.as_deref(), input).unwrap_or_else(|mistake| panic!("{mistake}"));
         link(inputs.scale, threads, input, &objects);
+    })
+}
+
+/// Gets a handle of each of some linked functions, again and again. `lookup_ns_per_op` is the time of a lookup of the same texts.
+fn handles(inputs: &Inputs, threads: usize) -> Point {
+    const FUNCTIONS: usize = 100;
+    let scale = inputs.scale;
+    Point::new("get_handle", "", 0, move || {
+        let times = scale.pick(40_000, 200_000);
+        let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+        let objects = compiled(FUNCTIONS, "s", generate::small).unwrap_or_else(|mistake| panic!("{mistake}"));
+        objects
+            .into_iter()
+            .for_each(|object| jit.add_object(object).expect("the compiler's objects are sound"));
+        let texts: Vec<String> = (0..FUNCTIONS).map(|number| format!("s{number}")).collect();
+        let measure = |ask: &(dyn Fn(&str) + Sync)| {
+            texts.iter().for_each(|text| ask(text));
+            on_threads(&mut vec![(); threads], |thread, ()| {
+                (0..times).for_each(|index| ask(&texts[(thread * 37 + index * 7) % FUNCTIONS]));
+            })
+        };
+        let lookup = |text: &str| _ = std::hint::black_box(jit.lookup(text).expect("it links"));
+        // SAFETY: the generator gives every function this signature, and none is called.
+        let get = |text: &str| unsafe {
+            std::hint::black_box(jit.get::<extern "C" fn(u64) -> u64>(text).expect("it links"));
+        };
+        let samples = repeat(scale, |_| {
+            let (beside, mut sample) = (measure(&lookup), measure(&get));
+            sample.extra("lookup_ns_per_op", beside.wall.as_nanos() as f64 / (times * threads) as f64);
+            sample
+        });
+        let operations = times * threads;
+        Row { case: "get_handle", parameters: vec![], n: FUNCTIONS, threads: threads as i64, operations }
+            .report(&samples);
     })
 }
 

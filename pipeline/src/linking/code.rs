@@ -205,33 +205,60 @@ impl CodeMap {
 
     /// The code at an address, without the code that it refers to.
     pub(super) fn hold_alone(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
-        let code = self.find(&[address], &mut FxHashSet::default());
-        let is_there = !code.is_empty();
-        is_there.then(|| HeldCode(Arc::new(Holder { known: self.clone(), code: Mutex::new(code) })))
+        let code = self.find_one(address)?;
+        Some(HeldCode(Arc::new(Holder { known: self.clone(), code: Mutex::new(vec![code]) })))
     }
 
     /// The addresses that the code at `address` refers to.
     pub(super) fn references_of(&self, address: ExecutorAddr) -> Vec<ExecutorAddr> {
-        let code = self.find(&[address], &mut FxHashSet::default()).pop();
-        code.map_or_else(Vec::new, |code| code.refers_to.to_vec())
+        self.find_one(address).map_or_else(Vec::new, |code| code.refers_to.to_vec())
     }
 
     /// The cells of the stubs at `address`, if there are stubs.
     pub(super) fn cells_at(&self, address: ExecutorAddr) -> Option<KeepAlive> {
-        let code = self.find(&[address], &mut FxHashSet::default()).pop()?;
+        let code = self.find_one(address)?;
         code.stubs.as_ref().map(|stubs| stubs.cells.clone())
     }
 
-    /// The code at those of `addresses` whose code has not been `seen`.
-    fn find(&self, addresses: &[ExecutorAddr], seen: &mut FxHashSet<*const Code>) -> Vec<Arc<Code>> {
+    fn find_one(&self, address: ExecutorAddr) -> Option<Arc<Code>> {
+        let mut found = Vec::new();
+        self.find(&[address], &mut found, &mut Seen::default());
+        found.pop()
+    }
+
+    /// Adds the code at `addresses` to `found`, which is what has been `seen`.
+    fn find(&self, addresses: &[ExecutorAddr], found: &mut Vec<Arc<Code>>, seen: &mut Seen) {
+        if addresses.is_empty() {
+            return;
+        }
         let map = self.by_address.lock();
-        let at = |address: &ExecutorAddr| {
-            let (_, (end, code)) = map.range(..=address.value()).next_back()?;
+        for address in addresses {
             // Each is counted once: one that was counted twice might be dropped here, under the lock.
-            let is_new = address.value() < *end && seen.insert(code.as_ptr());
-            is_new.then(|| code.upgrade())?
-        };
-        addresses.iter().filter_map(at).collect()
+            if let Some((_, (end, code))) = map.range(..=address.value()).next_back()
+                && address.value() < *end
+                && seen.is_first(code.as_ptr(), found)
+            {
+                found.extend(code.upgrade());
+            }
+        }
+    }
+}
+
+/// The code that a search has found already. A table if it is much: most functions lead to a few pieces of code.
+#[derive(Default)]
+struct Seen(FxHashSet<*const Code>);
+
+impl Seen {
+    const FEW: usize = 16;
+
+    fn is_first(&mut self, code: *const Code, found: &[Arc<Code>]) -> bool {
+        if found.len() <= Self::FEW {
+            return !found.iter().any(|known| Arc::as_ptr(known) == code);
+        }
+        if self.0.is_empty() {
+            self.0.extend(found.iter().map(Arc::as_ptr));
+        }
+        self.0.insert(code)
     }
 }
 
@@ -251,15 +278,15 @@ impl Holder {
     /// The same, without what is behind some stubs.
     fn add_before(self: &Arc<Self>, addresses: &[ExecutorAddr], before: Option<&StubTargets>) {
         let mut code = self.code.lock();
-        let mut seen = code.iter().map(Arc::as_ptr).collect();
+        let mut seen = Seen::default();
         let mut next = code.len();
-        code.extend(self.known.find(addresses, &mut seen));
+        self.known.find(addresses, &mut code, &mut seen);
         while let Some(found) = code.get(next).cloned() {
-            code.extend(self.known.find(&found.refers_to, &mut seen));
+            self.known.find(&found.refers_to, &mut code, &mut seen);
             if let Some(stubs) = &found.stubs
                 && !before.is_some_and(|before| std::ptr::eq(before, &*stubs.targets))
             {
-                code.extend(self.known.find(&stubs.targets.held_by(self), &mut seen));
+                self.known.find(&stubs.targets.held_by(self), &mut code, &mut seen);
             }
             next += 1;
         }
@@ -376,6 +403,19 @@ mod tests {
         let held = |address| held(&known, address);
         assert_eq!([held(0x1000), held(0x10ff), held(0x9008), held(0x2000), held(0x3000)], [3, 3, 3, 3, 1]);
         assert_eq!([held(0xfff), held(0x1100), held(0x5000)], [0, 0, 0]);
+    }
+
+    #[test]
+    fn much_code_that_refers_to_each_other_is_held_once() {
+        let known = Arc::new(CodeMap::default());
+        let start = |piece: u64| 0x1000 + 0x100 * (piece % 100);
+        let pieces: Vec<_> = (0..100)
+            .map(|piece| {
+                let refers_to: Vec<u64> = (1..30).map(|step| start(piece + step)).collect();
+                code(&known, &[(start(piece), start(piece) + 16)], &refers_to)
+            })
+            .collect();
+        assert_eq!(held(&known, 0x1000), pieces.len());
     }
 
     #[test]
