@@ -4,6 +4,7 @@ pub mod arch;
 #[cfg(feature = "cache")]
 pub mod cache;
 pub mod debug;
+#[doc(hidden)]
 pub mod executor;
 pub mod guard;
 pub mod invoke;

@@ -2,25 +2,38 @@
 //!
 //! Nothing here knows objects or LLVM; of the session protocol only `process` knows that there are definition
 //! generators. Linux with the GNU C library on x86-64.
+//!
+//! The documentation shows the modules that embedders need.
 
+#[doc(hidden)]
 pub mod allocation;
 pub mod background;
 pub(crate) mod call_through;
+#[doc(hidden)]
 pub mod cxa_filter;
 pub(crate) mod endings;
+#[doc(hidden)]
 pub mod entry;
+#[doc(hidden)]
 pub mod exit;
+#[doc(hidden)]
 pub mod fatal;
 pub(crate) mod forks;
+#[doc(hidden)]
 pub mod frames;
+#[doc(hidden)]
 pub mod ifunc;
 pub mod image;
 pub mod in_process;
 mod loaded;
 pub mod process;
 mod registers;
+#[doc(hidden)]
 pub mod startup;
+#[doc(hidden)]
 pub mod thread_exit;
+#[doc(hidden)]
 pub mod threads;
+#[doc(hidden)]
 pub mod tls;
 pub mod unwind;
