@@ -5,18 +5,20 @@ use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, MaterializationUnit, ResourceTracker, SymbolFlags};
+use uruk_pipeline::image::ImageFile;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
 use crate::error::JitError;
 use crate::files::Files;
+use crate::image::ImageOptions;
 use crate::object_unit::ObjectUnit;
 use crate::scope::Scope;
 use crate::units::{FileFormat, FileUnits};
 
 impl Scope {
-    /// Adds a file of any kind: textual IR, bitcode, object, archive, or shared library.
+    /// Adds a file of any kind: textual IR, bitcode, object, archive, shared library, or [image](Self::load_image).
     ///
     /// Its first bytes say what it is. A name that ends in `.ll` says so too: what is wrong with such a file, LLVM tells.
     ///
@@ -24,6 +26,9 @@ impl Scope {
     /// [`JitError`], which names the file and what is wrong with it.
     pub fn add_file(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
         let path = path.as_ref();
+        if ImageFile::is_image(path) {
+            return self.load_image(path, ImageOptions::new()).map(drop);
+        }
         let file = ObjectBuffer::open(path)
             .map_err(|source| JitError::Read { path: path.to_owned(), source: Arc::new(source) })?;
         match FileKind::of(file.bytes()) {

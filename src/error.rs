@@ -8,9 +8,11 @@ use uruk_core::{DefineError, DylibError, LookupError, Readable, RetryError, Symb
 use uruk_dispatch::BuildError;
 #[cfg(feature = "cache")]
 use uruk_pipeline::cache::CacheOpenError;
+use uruk_pipeline::image::ImageError;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
 use uruk_pipeline::lazy::RedirectError;
+use uruk_pipeline::link::LinkError;
 use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
 use uruk_pipeline::runtime::process::LoadLibraryError;
@@ -117,6 +119,20 @@ pub enum JitError {
     #[cfg(feature = "cache")]
     #[error(transparent)]
     Cache(#[from] Arc<CacheOpenError>),
+    /// A file cannot be loaded as an image.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Files cannot be linked as an image.
+    #[error("cannot link the image")]
+    LinkImage(#[source] LinkError),
+    /// An image could not be written.
+    #[error("{}: cannot be written", path.display())]
+    WriteImage {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
     /// A dylib could not be made.
     #[error(transparent)]
     Dylib(#[from] DylibError),

@@ -43,6 +43,7 @@
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Scope::add_lazy`] |
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
+//! | compile a program ahead, and load it in microseconds | [`ImageBuilder`], [`Scope::load_image`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run; several at one moment | [`Scope::redefine`]; [`Scope::add_lazy_group`] |
 //! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](instances::CodeInstance), [`CodeInstanceTable`](instances::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
@@ -90,6 +91,8 @@ mod function;
 mod guard;
 mod handle;
 mod host;
+mod image;
+mod image_builder;
 mod initialize;
 mod jit;
 mod lazy;
@@ -127,6 +130,8 @@ pub use function::FunctionPointer;
 pub use guard::{Guard, GuardedFunction, PendingReclaim};
 pub use handle::Function;
 pub use host::Data;
+pub use image::{ImageOptions, LoadedImage};
+pub use image_builder::{Image, ImageBuilder};
 pub use jit::Jit;
 pub use lazy::LazyName;
 pub use objects::OnCall;

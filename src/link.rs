@@ -72,6 +72,25 @@ impl Jit {
             .ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
     }
 
+    /// Materializes every file that was added, and members of archives as they are needed.
+    ///
+    /// # Errors
+    /// [`JitError::Lookup`] for the first thing that is missing or fails.
+    pub(crate) fn link_all(&self) -> Result<(), JitError> {
+        let platform = &self.engine.files.platform;
+        let order = self.dylib().link_order();
+        self.add_members(&order, [].iter());
+        loop {
+            let mut needed = platform.take_needed(None);
+            needed.extend(platform.take_latent().into_iter().map(|unit| unit.symbol));
+            if needed.is_empty() {
+                return Ok(());
+            }
+            let request = LookupRequest::new(&order, LookupSet::weakly_referenced(needed));
+            self.engine.session.lookup(request).map_err(|error| self.told(error))?;
+        }
+    }
+
     /// Those of `units` that refer to something undefined. Linking them says so.
     fn incomplete(&self, order: &SearchOrder, units: Vec<LatentUnit>) -> Vec<LatentUnit> {
         let undefined = LookupSet::required(units.iter().flat_map(|unit| unit.undefined.iter().cloned()));

@@ -7,6 +7,7 @@ pub mod debug;
 #[doc(hidden)]
 pub mod executor;
 pub mod guard;
+pub mod image;
 pub mod invoke;
 #[cfg(feature = "llvm")]
 pub mod ir;

@@ -315,6 +315,11 @@ impl Platform {
         taken
     }
 
+    /// The place in link order of a unit that was declared.
+    pub(crate) fn order(&self, symbol: &SymbolName) -> Option<u32> {
+        self.state.lock().declared.get(symbol).copied()
+    }
+
     /// The number of a dylib whose code may go before the process does.
     pub(crate) fn home(&self, dylib: &JitDylib) -> Option<Home> {
         (!self.is_of_process).then(|| self.state.lock().home(dylib))

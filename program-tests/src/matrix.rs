@@ -19,6 +19,7 @@
 //! | bitcode-O2 | `-O2 -j1 --lazy` | the same, optimized by themselves |
 //! | bitcode-O0 | `-O0 -j2 --lazy --speculate-callees` | the same, with what a called function may call compiled beside the program |
 //! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
+//! | bitcode-O2, pic | `uruk image build -O2`, then `uruk image run` | everything compiled and linked ahead, at another address |
 //!
 //! Of the five forms of objects alone (pic, pie, fixed, large, archive), a program in C++ or Rust takes two, by its name: their
 //! objects take long to compile, and what differs between the forms is not of the language.
@@ -36,7 +37,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cache::BuildError;
+use crate::cache::{BuildError, io, run_tool};
 use crate::forms::{Form, rust_std};
 use crate::process::{End, Outcome, run};
 use crate::program::{Language, Program};
@@ -72,15 +73,19 @@ pub enum Compiles {
     Ahead,
     /// Functions, when they are called, and again at their second call.
     Tiered,
+    /// Everything ahead, into an image, which is run.
+    Image,
 }
 
 /// The name in `skip` of all variants in which functions are compiled when they are called.
 const LAZY: &str = "lazy";
+/// The name in `skip` of the variants that run an image.
+const IMAGE: &str = "image";
 
 impl Compiles {
     fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Whole => &[],
+            Self::Whole | Self::Image => &[],
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
@@ -91,7 +96,7 @@ impl Compiles {
     }
 }
 
-const DEFAULT: [Variant; 14] = [
+const DEFAULT: [Variant; 16] = [
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Whole },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Whole },
     Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Whole },
@@ -106,6 +111,8 @@ const DEFAULT: [Variant; 14] = [
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Lazy },
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Ahead },
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Tiered },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 2, compiles: Compiles::Image },
+    Variant { form: Form::Pic, level: 2, jobs: 1, compiles: Compiles::Image },
 ];
 
 /// Files that are compiled or linked when a function of theirs is called. Most programs have one file, so this is not for all.
@@ -174,16 +181,18 @@ impl Program {
         let full = std::env::var_os("URUK_FULL_MATRIX").is_some_and(|value| value == "1");
         let all = if full { full_matrix() } else { DEFAULT.to_vec() };
         for (name, _) in &self.skipped {
-            let is_known = Form::by_name(name).is_some() || name == LAZY;
+            let is_known = Form::by_name(name).is_some() || name == LAZY || name == IMAGE;
             assert!(is_known, "{}: `skip {name}` names no form", self.name);
         }
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
         let is_skipped = |variant: &Variant| {
-            matches!(
-                variant.compiles,
-                Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered
-            ) && self.skipped.iter().any(|(name, _)| name == LAZY)
+            let kind = match variant.compiles {
+                Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => LAZY,
+                Compiles::Image => IMAGE,
+                Compiles::Whole | Compiles::Late | Compiles::Early => return false,
+            };
+            self.skipped.iter().any(|(name, _)| name == kind)
         };
         let can_be = |variant: &Variant| {
             self.can_be(variant.form) && !is_skipped(variant) && (full || self.takes_in_turn(variant.form))
@@ -249,7 +258,9 @@ impl Program {
         let files = self.build(variant.form)?;
         let cache = format!("--cache={}", directory.display());
         let second = match variant.compiles {
-            Compiles::Whole | Compiles::Late | Compiles::Early => "--cache-mode=require-hit",
+            Compiles::Whole | Compiles::Late | Compiles::Early | Compiles::Image => {
+                "--cache-mode=require-hit"
+            }
             Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => {
                 "--cache-mode=read-write"
             }
@@ -269,7 +280,13 @@ impl Program {
         files: &[PathBuf],
         options: &[&str],
     ) -> Result<Outcome, BuildError> {
+        let image = match variant.compiles {
+            Compiles::Image => Some(self.build_image(variant, files)?),
+            _ => None,
+        };
+        let files = image.as_ref().map_or(files, std::slice::from_ref);
         let mut command = Command::new(uruk());
+        command.args(image.iter().map(|_| "image"));
         command.arg("run").arg(format!("-O{}", variant.level)).arg(format!("-j{}", variant.jobs));
         command.args(options);
         command.args(variant.compiles.options());
@@ -284,6 +301,21 @@ impl Program {
             command.arg("--").args(&self.args);
         }
         run(&mut command, &self.input, self.time_limit)
+    }
+
+    /// Compiles and links the files into an image, which is made anew each time: the engine is what is tested.
+    fn build_image(&self, variant: Variant, files: &[PathBuf]) -> Result<PathBuf, BuildError> {
+        let directory = std::env::temp_dir().join(format!("uruk-images-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).map_err(io(directory.display()))?;
+        let image = directory.join(format!("{}-{}.uim", self.name.replace('/', "-"), variant.form.name()));
+        let mut command = Command::new(uruk());
+        command.args(["image", "build"]).arg("-o").arg(&image);
+        command.arg(format!("-O{}", variant.level)).arg(format!("-j{}", variant.jobs));
+        if self.files.iter().any(|file| file.language == Language::Rust) {
+            command.arg("--load").arg(rust_std()?);
+        }
+        run_tool(command.args(files))?;
+        Ok(image)
     }
 
     /// The objection of the program's own description to `native`.
@@ -353,6 +385,9 @@ impl Natives {
 impl std::fmt::Display for Variant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} -O{} -j{}", self.form.name(), self.level, self.jobs)?;
+        if self.compiles == Compiles::Image {
+            f.write_str(" image")?;
+        }
         self.compiles.options().iter().try_for_each(|option| write!(f, " {option}"))
     }
 }
@@ -364,7 +399,14 @@ fn full_matrix() -> Vec<Variant> {
     for jobs in [1, 2] {
         for level in [0, 2] {
             variants.extend(bitcode.map(|form| Variant { form, level, jobs, compiles: Compiles::Whole }));
-            let other = [Compiles::Late, Compiles::Early, Compiles::Lazy, Compiles::Ahead, Compiles::Tiered];
+            let other = [
+                Compiles::Late,
+                Compiles::Early,
+                Compiles::Lazy,
+                Compiles::Ahead,
+                Compiles::Tiered,
+                Compiles::Image,
+            ];
             let form = Form::BitcodeO2;
             variants.extend(other.map(|compiles| Variant { form, level, jobs, compiles }));
         }

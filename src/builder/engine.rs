@@ -4,7 +4,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionError, SessionEvent, TaskDispatcher};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_pipeline::debug::{self, PerfFormat};
-use uruk_pipeline::linking::ObjectLinkingLayer;
+use uruk_pipeline::linking::{CollectedObjects, ObjectLinkingLayer};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions, ViewPolicy};
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::image::ProgramImage;
@@ -29,6 +29,7 @@ pub(super) struct EngineOptions {
     pub(super) owns_process: bool,
     pub(super) debugger: bool,
     pub(super) perf: Option<PerfFormat>,
+    pub(super) collected: Option<Arc<CollectedObjects>>,
 }
 
 /// The memory of an engine, and the layer that links into it.
@@ -54,6 +55,7 @@ impl EngineOptions {
             owns_process: false,
             debugger: is_on("URUK_DEBUGGER"),
             perf: perf_of_environment(),
+            collected: None,
         }
     }
 
@@ -88,10 +90,10 @@ impl EngineOptions {
         };
         let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
         let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
-        let layer = Arc::new(ObjectLinkingLayer::new(
-            Arc::new(InProcessExecutor::new(memory.clone())),
-            platform.clone(),
-        ));
+        let layer =
+            ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory.clone())), platform.clone());
+        let layer =
+            Arc::new(self.collected.take().into_iter().fold(layer, ObjectLinkingLayer::with_collected));
         Ok(Ground { memory, image, platform, layer })
     }
 

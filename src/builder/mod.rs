@@ -11,6 +11,7 @@ use uruk_pipeline::debug::PerfFormat;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{Dump, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
 use uruk_pipeline::lazy::LazyCallFailure;
+use uruk_pipeline::linking::CollectedObjects;
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 #[cfg(feature = "llvm")]
@@ -222,6 +223,12 @@ impl JitBuilder {
     #[must_use]
     pub fn perf(mut self, format: impl Into<Option<PerfFormat>>) -> Self {
         self.engine.perf = format.into();
+        self
+    }
+
+    /// Has `objects` note what is linked.
+    pub(crate) fn collect(mut self, objects: Arc<CollectedObjects>) -> Self {
+        self.engine.collected = Some(objects);
         self
     }
 

@@ -15,8 +15,10 @@ use uruk_kaleidoscope::nearest;
 
 use super::cache::CacheArgs;
 use super::examples::{
-    CACHE_EXAMPLES, EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES, TRACE_EXAMPLES,
+    CACHE_EXAMPLES, EXAMPLES, IMAGE_EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES,
+    TRACE_EXAMPLES,
 };
+use super::image_args::{ImageArgs, ImageCommand};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
 use super::record::TraceArgs;
@@ -50,6 +52,9 @@ pub(crate) enum Command {
     /// On a terminal it is edited; from a FILE or a pipe each line is done as it is read. `:help` tells the language and the commands.
     #[command(after_help = REPL_EXAMPLES)]
     Repl(ReplArgs),
+    /// Compile and link a program ahead, into a file that starts as soon as a native program does.
+    #[command(after_help = IMAGE_EXAMPLES)]
+    Image(ImageArgs),
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
@@ -133,7 +138,7 @@ pub(crate) struct ReplArgs {
 /// `uruk run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// .ll .bc .o .a .rlib .so, and .c .cc .cpp .cxx where clang is found; one unit a file. `-` is standard input.
+    /// .ll .bc .o .a .rlib .so .uim, and .c .cc .cpp .cxx where clang is found; one unit a file. `-` is standard input.
     ///
     /// A file whose first line begins with `#!` is a script: what stands behind it are the program's arguments.
     #[arg(value_name = "FILE", required_unless_present = "args")]
@@ -311,7 +316,9 @@ impl Cli {
     pub(crate) fn read() -> Result<Self, clap::Error> {
         let line = run_what_is_a_file(std::env::args_os().collect());
         let mut cli = Self::try_parse_from(end_files_at_script(line)).map_err(with_the_nearest_verb)?;
-        if let Command::Run(run) = &mut cli.command {
+        if let Command::Run(run) | Command::Image(ImageArgs { command: ImageCommand::Run(run) }) =
+            &mut cli.command
+        {
             run.take_files_behind_dashes();
         }
         Ok(cli)

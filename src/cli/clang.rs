@@ -24,6 +24,15 @@ pub(crate) fn language(path: &Path) -> Option<&'static str> {
     }
 }
 
+/// How sources are compiled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SourceOptions {
+    pub(crate) optimize: OptimizationLevel,
+    pub(crate) with_lines: bool,
+    /// The processor whose instructions are used; clang's own choice is the oldest.
+    pub(crate) processor: Option<&'static str>,
+}
+
 /// Why a source did not become bitcode.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClangError {
@@ -44,11 +53,10 @@ pub(crate) enum ClangError {
 pub(crate) fn compile_to_bitcode(
     path: &Path,
     language: &str,
-    optimize: OptimizationLevel,
-    with_lines: bool,
+    options: SourceOptions,
 ) -> Result<Vec<u8>, ClangError> {
     let script = script(path).map_err(|source| ClangError::Read { path: path.to_owned(), source })?;
-    let mut command = command(path, language, optimize, with_lines)?;
+    let mut command = command(path, language, options)?;
     let Some(text) = script else {
         command.arg(&*no_option(path));
         return bitcode(path, command, Command::output);
@@ -64,25 +72,22 @@ pub(crate) fn compile_text(
     name: &Path,
     text: &[u8],
     language: &str,
-    optimize: OptimizationLevel,
-    with_lines: bool,
+    options: SourceOptions,
 ) -> Result<Vec<u8>, ClangError> {
-    let mut command = command(name, language, optimize, with_lines)?;
+    let mut command = command(name, language, options)?;
     command.arg("-");
     bitcode(name, command, |command| output_of_input(command, text))
 }
 
-fn command(
-    path: &Path,
-    language: &str,
-    optimize: OptimizationLevel,
-    with_lines: bool,
-) -> Result<Command, ClangError> {
+fn command(path: &Path, language: &str, options: SourceOptions) -> Result<Command, ClangError> {
+    let SourceOptions { optimize, with_lines, processor } = options;
     let clang = found().ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
     let mut command = Command::new(clang);
     if with_lines {
         command.arg("-g");
     }
+    // Each function says which processor it is for.
+    command.args(processor.map(|name| format!("-march={name}")));
     command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
         &format!("-{optimize}"),
         "-Xclang",

@@ -49,6 +49,15 @@ Stages: early-simplification and cleanup take passes over modules; early-optimiz
 intrinsic-lowering take passes over functions.
 Exit codes: 0; 1 if the module cannot be read, optimized or written; 2 for wrong usage.";
 
+pub(crate) const IMAGE_EXAMPLES: &str = "\
+Examples:
+  uruk image build -o db.uim db.bc shell.c                compile and link ahead
+  uruk image run db.uim -- one two                        run it, with two arguments; so does `uruk db.uim -- one two`
+  uruk image build --cpu x86-64-v3 -j8 --parts 64 --cache ~/.cache/uruk big.bc   for processors with AVX2; 8 threads
+  uruk image info --imports db.uim                        what it is, and what it refers to
+
+Exit codes: of `run` those of the program; 0; 1 if a file cannot be compiled, linked, read or written; 2 for wrong usage.";
+
 pub(crate) const CACHE_EXAMPLES: &str = "\
 Examples:
   uruk cache stats --cache ~/.cache/uruk                  what is in it

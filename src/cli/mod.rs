@@ -8,6 +8,8 @@ mod defect;
 mod dispatcher;
 mod examples;
 mod hints;
+mod image;
+mod image_args;
 mod observe;
 mod opt;
 mod order;
@@ -30,7 +32,8 @@ mod why_after;
 
 use std::ffi::c_int;
 
-use args::{Cli, Command};
+use args::{Cli, Command, RunArgs};
+use image_args::ImageCommand;
 
 /// Exit code when a program cannot be made to run.
 const FAILURE: c_int = 1;
@@ -54,36 +57,41 @@ fn run_command() -> c_int {
             return error.exit_code();
         }
     };
-    let failure = |error: &(dyn std::error::Error + 'static)| {
-        report::error(error);
-        FAILURE
-    };
     match cli.command {
-        Command::Run(args) => match run::run(&args) {
-            Ok(never) => match never {},
-            Err(error) if error.is_wrong_usage() => {
-                report::error(&error);
-                WRONG_USAGE
-            }
-            Err(error) => failure(&error),
+        Command::Run(args) => run_program(&args),
+        Command::Image(args) => match args.command {
+            ImageCommand::Run(args) => run_program(&args),
+            ImageCommand::Build(args) => done(image::build(&args)),
+            ImageCommand::Info(args) => done(image::info(&args)),
         },
-        Command::Opt(args) => match opt::opt(&args) {
-            Ok(()) => 0,
-            Err(error) => failure(&error),
-        },
-        Command::Page(args) => match page::page(&args) {
-            Ok(()) => 0,
-            Err(error) => failure(&error),
-        },
-        Command::Trace(args) => match record::trace(&args) {
-            Ok(()) => 0,
-            Err(error) => failure(&error),
-        },
-        Command::Top(args) => match top::top(&args) {
-            Ok(()) => 0,
-            Err(error) => failure(&error),
-        },
+        Command::Opt(args) => done(opt::opt(&args)),
+        Command::Page(args) => done(page::page(&args)),
+        Command::Trace(args) => done(record::trace(&args)),
+        Command::Top(args) => done(top::top(&args)),
         Command::Repl(args) => repl::repl(&args).unwrap_or_else(|error| failure(&error)),
         Command::Cache(args) => cache::cache(&args).unwrap_or_else(|error| failure(&error)),
     }
+}
+
+/// Returns only if there is no program to run.
+fn run_program(args: &RunArgs) -> c_int {
+    match run::run(args) {
+        Ok(never) => match never {},
+        Err(error) => {
+            report::error(&error);
+            if error.is_wrong_usage() { WRONG_USAGE } else { FAILURE }
+        }
+    }
+}
+
+fn done<E: std::error::Error + 'static>(outcome: Result<(), E>) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(error) => failure(&error),
+    }
+}
+
+fn failure(error: &(dyn std::error::Error + 'static)) -> c_int {
+    report::error(error);
+    FAILURE
 }

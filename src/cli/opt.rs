@@ -80,7 +80,11 @@ fn read(file: &Path, args: &OptArgs) -> Result<ObjectBuffer, OptError> {
         bytes
     } else {
         match clang::language(file) {
-            Some(language) => clang::compile_to_bitcode(file, language, args.optimize, false)?,
+            Some(language) => {
+                let optimize = args.optimize;
+                let options = clang::SourceOptions { optimize, with_lines: false, processor: None };
+                clang::compile_to_bitcode(file, language, options)?
+            }
             None => std::fs::read(file).map_err(failed)?,
         }
     };

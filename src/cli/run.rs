@@ -13,6 +13,7 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
+use uruk::pipeline::image::ImageFile;
 use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline, Partition};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
@@ -22,12 +23,12 @@ use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::pipeline::runtime::tls;
 use uruk::pipeline::tiers::CallCounting;
-use uruk::{CacheOptions, Jit, JitError, OnCall};
+use uruk::{CacheOptions, Jit, JitError, OnCall, Scope};
 
 use super::args::{CacheModeArg, RunArgs};
 use super::background::{Ahead, Background};
 use super::cache;
-use super::clang::{self, ClangError};
+use super::clang::{self, ClangError, SourceOptions};
 use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
@@ -260,8 +261,10 @@ fn link(
 
 fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError> {
     let mut is_instrumented = false;
+    let source = SourceOptions { optimize: args.optimize, with_lines: args.wants_lines(), processor: None };
     for file in &args.files {
-        is_instrumented |= add_file(jit, file, args).map_err(|error| stray(error, file, args))?;
+        let added = add_file(jit, file, args.language.as_deref(), source);
+        is_instrumented |= added.map_err(|error| stray(error, file, args))?;
     }
     let mut wanted: Vec<&str> = args.undefined.iter().map(String::as_str).collect();
     if is_instrumented {
@@ -393,24 +396,29 @@ fn partition(args: &RunArgs) -> Partition {
     }
 }
 
-fn cores() -> usize {
+pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Adds a file; says whether it counts what it executes.
-fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
+pub(super) fn add_file(
+    scope: &Scope,
+    file: &Path,
+    language: Option<&str>,
+    options: SourceOptions,
+) -> Result<bool, RunError> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map_err(|source| RunError::Input { source })?;
-        if let Some(language) = &args.language {
+        if let Some(language) = language {
             let name = Path::new("<standard input>");
-            let bitcode = clang::compile_text(name, &bytes, language, args.optimize, args.wants_lines())?;
-            jit.add_ir(ObjectBuffer::new(name.display().to_string(), bitcode))?;
+            let bitcode = clang::compile_text(name, &bytes, language, options)?;
+            scope.add_ir(ObjectBuffer::new(name.display().to_string(), bitcode))?;
             return Ok(false);
         }
         let file = ObjectBuffer::new("<standard input>", bytes);
         let is_instrumented = object::is_instrumented(&file);
-        jit.add_buffer(file)?;
+        scope.add_buffer(file)?;
         return Ok(is_instrumented);
     }
     match clang::language(file) {
@@ -418,13 +426,14 @@ fn add_file(jit: &Jit, file: &Path, args: &RunArgs) -> Result<bool, RunError> {
             // A missing source is reported as any other missing file.
             File::open(file)
                 .map_err(|source| JitError::Read { path: file.into(), source: Arc::new(source) })?;
-            let bitcode = clang::compile_to_bitcode(file, language, args.optimize, args.wants_lines())?;
-            jit.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
+            let bitcode = clang::compile_to_bitcode(file, language, options)?;
+            scope.add_ir(ObjectBuffer::new(file.display().to_string(), bitcode))?;
             Ok(false)
         }
         None => {
-            jit.add_file(file)?;
-            Ok(ObjectBuffer::open(file).is_ok_and(|file| object::is_instrumented(&file)))
+            scope.add_file(file)?;
+            Ok(!ImageFile::is_image(file)
+                && ObjectBuffer::open(file).is_ok_and(|file| object::is_instrumented(&file)))
         }
     }
 }

@@ -50,6 +50,11 @@ impl EdgeKind {
         self.class
     }
 
+    /// Its number, by which files name it. [`Architecture::kind_of_number`](super::Architecture::kind_of_number) is the way back.
+    pub(crate) const fn number(self) -> u8 {
+        self.number
+    }
+
     pub(super) const fn index(self) -> usize {
         self.number as usize
     }

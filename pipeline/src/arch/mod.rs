@@ -14,6 +14,7 @@ pub mod x86_64;
 pub use kind::{Class, EdgeKind};
 pub(crate) use kind::{CodeField, DistanceLoad, FarForm, IfuncParts, Meaning, Operands, Overflow, SlotKind};
 pub(crate) use x86_64 as host;
+pub use x86_64::ProcessorLevel;
 
 use object::elf::{Machine, RelocationType};
 
@@ -54,6 +55,8 @@ questions! {
     fn foreign_name(number: RelocationType) -> Box<str>;
     /// The name of an edge kind's relocation, for messages.
     fn kind_name(kind: EdgeKind) -> &'static str;
+    /// The edge kind of that number.
+    fn kind_of_number(number: u8) -> Option<EdgeKind>;
     /// How many bytes hold the field, from the offset of the edge on.
     fn field_bytes(kind: EdgeKind) -> usize;
     /// Computes the field of an edge and stores it at the start of `field`, which has [`field_bytes`](Self::field_bytes) at least.

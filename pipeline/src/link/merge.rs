@@ -187,6 +187,9 @@ impl<'a> LinkGraph<'a> {
             _ => new,
         };
         let loser = if winner.location == old.location { new } else { old };
+        if let (Strength::Tentative, Strength::Tentative) = (strength(&old), strength(&new)) {
+            self.align_as(&winner, &loser);
+        }
         if let Location::Block(block, _) = loser.location
             && loser.location != winner.location
         {
@@ -200,6 +203,15 @@ impl<'a> LinkGraph<'a> {
         }
         self.symbols[id.index()] = winner;
         Ok(())
+    }
+
+    /// Gives a tentative definition the alignment of another one, if that asks for more.
+    fn align_as(&mut self, winner: &Symbol, loser: &Symbol) {
+        if let (Location::Block(kept, _), Location::Block(lost, _)) = (winner.location, loser.location) {
+            let asked = self.blocks[lost.index()].align_log2;
+            let kept = &mut self.blocks[kept.index()].align_log2;
+            *kept = asked.max(*kept);
+        }
     }
 
     /// Lets go of the block of a definition that lost, if it was all the block held.

@@ -118,34 +118,53 @@ impl Rebases {
     /// # Cost
     /// A few instructions for each field that changes.
     pub fn apply(&self, contents: &mut [&mut [u8]], to: &RebaseTo<'_>) -> Result<(), LinkError> {
-        let at = |(segment, offset): (u8, u64)| to.segments[usize::from(segment)].wrapping_add(offset);
         for field in &self.fields {
-            let &Rebase { segment, offset, kind, target, addend } = field;
-            let operands = Operands {
-                place: at((segment, offset)),
-                target: to.value(target),
-                addend,
-                got: at(self.got),
-            };
-            let bytes = &mut contents[usize::from(segment)][offset as usize..];
-            self.arch.encode(kind, &operands, bytes).map_err(|overflow| {
-                let symbol = match target {
-                    RebaseTarget::Import(import) => self.imports[import as usize].clone(),
-                    _ => "a place of the image".into(),
-                };
-                LinkError::OutOfRange {
-                    site: Box::new(Site { object: "image".into(), section: "".into(), offset }),
-                    kind: self.arch.kind_name(kind),
-                    symbol,
-                    target: ExecutorAddr::new(operands.target),
-                    value: overflow.value,
-                    bits: overflow.bits,
-                    signed: overflow.signed,
-                    advice: "",
-                }
-            })?;
+            let bytes = &mut contents[usize::from(field.segment)][field.offset as usize..];
+            self.apply_one(field, bytes, to)?;
         }
         Ok(())
+    }
+
+    /// Changes one field, which begins where `bytes` do and ends before they do.
+    ///
+    /// # Errors
+    /// [`LinkError::OutOfRange`].
+    pub(crate) fn apply_one(
+        &self,
+        field: &Rebase,
+        bytes: &mut [u8],
+        to: &RebaseTo<'_>,
+    ) -> Result<(), LinkError> {
+        let at = |(segment, offset): (u8, u64)| to.segments[usize::from(segment)].wrapping_add(offset);
+        let &Rebase { segment, offset, kind, target, addend } = field;
+        let operands =
+            Operands { place: at((segment, offset)), target: to.value(target), addend, got: at(self.got) };
+        self.arch.encode(kind, &operands, bytes).map_err(|overflow| {
+            let symbol = match target {
+                RebaseTarget::Import(import) => self.imports[import as usize].clone(),
+                _ => "a place of the image".into(),
+            };
+            LinkError::OutOfRange {
+                site: Box::new(Site { object: "image".into(), section: "".into(), offset }),
+                kind: self.arch.kind_name(kind),
+                symbol,
+                target: ExecutorAddr::new(operands.target),
+                value: overflow.value,
+                bits: overflow.bits,
+                signed: overflow.signed,
+                advice: "",
+            }
+        })
+    }
+
+    /// Rebases of a graph for this machine whose global offset table is at `got`: a segment, and an offset there.
+    pub(crate) fn new(imports: Vec<Box<str>>, fields: Vec<Rebase>, got: (u8, u64)) -> Self {
+        Self { imports, fields, arch: Architecture::HOST, got }
+    }
+
+    /// The place of the global offset table.
+    pub(crate) fn got(&self) -> (u8, u64) {
+        self.got
     }
 }
 

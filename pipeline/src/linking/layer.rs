@@ -19,6 +19,7 @@ use uruk_core::{
 };
 
 use super::code::{Code, CodeMap, CodeRemoval, HeldCode, KeepAlive, StubTargets, Stubs};
+use super::collected::CollectedObjects;
 use super::discarded::discarded_definitions;
 use super::low::LowAddresses;
 use super::names;
@@ -73,11 +74,12 @@ use crate::platform::section_groups::Part;
 #[derive(Clone)]
 pub struct ObjectLinkingLayer {
     pub(crate) executor: Arc<dyn Executor>,
-    platform: Arc<Platform>,
-    placements: Arc<TlsPlacements>,
+    pub(super) platform: Arc<Platform>,
+    pub(super) placements: Arc<TlsPlacements>,
     low: Arc<LowAddresses>,
-    code: Arc<CodeMap>,
+    pub(super) code: Arc<CodeMap>,
     rename: Option<Arc<RenameOfUnit>>,
+    collected: Option<Arc<CollectedObjects>>,
 }
 
 /// The name in the program of a name in a unit's object. `None` if it is the same.
@@ -95,7 +97,14 @@ impl ObjectLinkingLayer {
     /// A layer that has code run where `executor` says, and tells `platform` about initialisers.
     pub fn new(executor: Arc<dyn Executor>, platform: Arc<Platform>) -> Self {
         let low = Arc::new(LowAddresses::new(executor.clone()));
-        Self { executor, platform, placements: Arc::default(), low, code: Arc::default(), rename: None }
+        let (placements, code) = (Arc::default(), Arc::default());
+        Self { executor, platform, placements, low, code, rename: None, collected: None }
+    }
+
+    /// Has `objects` note every object that is linked, to link them once more as one.
+    #[must_use]
+    pub fn with_collected(self, objects: Arc<CollectedObjects>) -> Self {
+        Self { collected: Some(objects), ..self }
     }
 
     /// Has the names of each object looked up in `rename` before it is linked. `rename` gives the name in the program of a name that is
@@ -273,6 +282,9 @@ impl ObjectLinkingLayer {
         sources: Vec<ObjectBuffer>,
     ) -> Result<PlacedLink, Failed> {
         let discarded = discarded_definitions(responsibilities, &graph);
+        if let Some(collected) = &self.collected {
+            collected.add(responsibilities, &sources, &discarded, &self.platform);
+        }
         let is_wanted_low = |name: &str| self.low.is_wanted(name);
         let options = LinkOptions {
             is_discarded: &|name| discarded.contains(name),
@@ -394,10 +406,10 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
 const LOW_ENTRIES: &str = "entries of functions below 2 GiB";
 
 /// Why a link failed: the original error, so that a handler can ask for its type.
-type Failed = Box<dyn Error + Send + Sync>;
+pub(super) type Failed = Box<dyn Error + Send + Sync>;
 
 /// The cause for which the place refused the code of `object`.
-fn refused(error: PublishError, object: &str) -> Failed {
+pub(super) fn refused(error: PublishError, object: &str) -> Failed {
     match error {
         PublishError::Memory(source) => LinkError::Memory { object: object.into(), source }.into(),
         PublishError::Action(cause) => cause,

@@ -57,7 +57,8 @@ impl TlsPlacements {
         Ok(Some((reservation, self.note(link.tls_descriptors()))))
     }
 
-    fn note(self: &Arc<Self>, descriptors: Vec<(ExecutorAddr, TlsPlacement)>) -> NotedTls {
+    /// Notes the descriptors of one object.
+    pub(super) fn note(self: &Arc<Self>, descriptors: Vec<(ExecutorAddr, TlsPlacement)>) -> NotedTls {
         let mut noted = self.noted.lock();
         noted.last += 1;
         let number = noted.last;

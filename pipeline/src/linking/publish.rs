@@ -62,6 +62,11 @@ pub(super) struct Functions {
 }
 
 impl Announced {
+    /// A unit that is linked alone.
+    pub(super) fn alone(responsibility: ResolvedResponsibility) -> Self {
+        Self { responsibility, object: 0, needs: Needs::All }
+    }
+
     pub(super) fn detach(self) -> Announced<Detached<ResolvedResponsibility>> {
         let Self { responsibility, object, needs } = self;
         Announced { responsibility: responsibility.detach(), object, needs }
@@ -118,9 +123,7 @@ fn promised_addresses(
 fn with_needs(announced: Vec<Option<ResolvedResponsibility>>, link: &Link<Allocated>) -> Vec<Announced> {
     if announced.len() == 1 {
         let alone = announced.into_iter().flatten();
-        return alone
-            .map(|responsibility| Announced { responsibility, object: 0, needs: Needs::All })
-            .collect();
+        return alone.map(Announced::alone).collect();
     }
     // All symbols of an object stand and fall together, so that one of them will do.
     let token = |resolved: &ResolvedResponsibility| {

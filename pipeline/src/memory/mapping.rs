@@ -23,6 +23,7 @@
 //!   mmap(SHARED, file, RX, FIXED) ──▶ run view; the descriptor is closed
 //! ```
 
+use std::fs::File;
 use std::io;
 use std::iter;
 use std::mem::ManuallyDrop;
@@ -183,6 +184,26 @@ fn views_of_file(
         return Err(errno);
     }
     Ok(working.expose_provenance())
+}
+
+/// Maps private pages of a file over `start..start + len` of the reserved range, with the protection of `kind`.
+pub(super) fn map_contents(
+    file: &File,
+    offset: u64,
+    start: usize,
+    len: usize,
+    kind: SegmentKind,
+) -> Result<(), MemoryError> {
+    let prot = match kind {
+        SegmentKind::Code => ProtFlags::READ | ProtFlags::EXEC,
+        SegmentKind::ReadOnly => ProtFlags::READ,
+        SegmentKind::Data | SegmentKind::FarData => ProtFlags::READ | ProtFlags::WRITE,
+    };
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: the range lies in our reserved range and belongs to the caller, so nothing is replaced but the reservation.
+    unsafe { rustix::mm::mmap(pointer(start).cast(), len, prot, flags, file, offset) }
+        .map(drop)
+        .map_err(protect_error(start, len, "pages of a file"))
 }
 
 /// Maps private, writable, zeroed memory over `start..start + len` of the reserved range.

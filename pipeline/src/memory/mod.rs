@@ -20,6 +20,7 @@ mod fork;
 mod fork_lock;
 mod free_ranges;
 mod in_process;
+mod mapped_file;
 mod mapping;
 mod piece;
 mod ranges;
@@ -39,10 +40,12 @@ use uruk_core::ExecutorAddr;
 pub(crate) use cores::Granted;
 pub(crate) use fork::install as watch_forks;
 pub(crate) use fork_lock::{HeldOverForks, StaticForkLock};
+pub(crate) use mapped_file::MappedFile;
 pub(crate) use stack::StackMapping;
 
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
+pub use mapped_file::FileSegment;
 pub use temporary_file::TemporaryFile;
 pub use window::ProgramWindow;
 

@@ -26,7 +26,7 @@ const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs"
 const ROOT: &str = "core/src/protocol/";
 
 /// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
-const PIPELINE: [&str; 15] = [
+const PIPELINE: [&str; 16] = [
     "arch",     // relocations, instructions, templates of code
     "memory",   // pages, and views of them
     "debug",    // names of linked code, for debuggers, profilers and reports
@@ -37,6 +37,7 @@ const PIPELINE: [&str; 15] = [
     "platform", // files of a program, and what they run at start and end
     "cache",    // objects that were compiled before
     "link",     // objects become bytes at addresses
+    "image",    // a linked program as a file
     "linking",  // links and the session
     "invoke",   // trampolines between calling conventions
     "tiers",    // which functions are compiled again, and when
@@ -45,7 +46,7 @@ const PIPELINE: [&str; 15] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 34] = [
+const FACADE: [&str; 36] = [
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
@@ -63,6 +64,7 @@ const FACADE: [&str; 34] = [
     "scope",            // a dylib or a tracker
     "initialize",       // its methods, from here on
     "lookup",
+    "image",
     "adding",
     "handle",
     "host",
@@ -76,10 +78,11 @@ const FACADE: [&str; 34] = [
     "link",
     "caching",
     "dylibs",
-    "builder",   // how it is made
-    "dashboard", // notes as a page
-    "trace",     // spans as a file
-    "cli",       // the command
+    "builder",       // how it is made
+    "image_builder", // a program that never runs
+    "dashboard",     // notes as a page
+    "trace",         // spans as a file
+    "cli",           // the command
 ];
 
 /// The state stands below, the verbs that act on it above, and those in an order of their own.

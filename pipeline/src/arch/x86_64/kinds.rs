@@ -26,6 +26,10 @@ pub(super) fn row(kind: EdgeKind) -> &'static Row {
     &ROWS[kind.index()]
 }
 
+pub(in crate::arch) fn kind_of_number(number: u8) -> Option<EdgeKind> {
+    ALL.get(usize::from(number)).copied()
+}
+
 pub(in crate::arch) fn kind_name(kind: EdgeKind) -> &'static str {
     row(kind).name
 }
@@ -42,6 +46,8 @@ macro_rules! kinds {
             $(#[$doc])*
             pub const $name: EdgeKind = EdgeKind::new(Class::$class, Number::$name as u8);
         )*
+
+        static ALL: &[EdgeKind] = &[$($name,)*];
 
         static ROWS: &[Row] = &[$(Row { start: ValueStart::$start, field: $field, name: $text },)*];
     };

@@ -1,0 +1,131 @@
+//! Why an image could not be used.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::executor::NotStatic;
+use crate::link::LinkError;
+use crate::memory::MemoryError;
+
+/// Why a file could not be opened as an image.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The system refuses the file.
+    #[error("{}: cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: Arc<std::io::Error>,
+    },
+    /// The file is none.
+    #[error("{}: {what}, no image; `uruk image build` makes one", path.display())]
+    NotImage {
+        /// The file.
+        path: PathBuf,
+        /// Its kind.
+        what: Box<str>,
+    },
+    /// It is shorter or longer than it was.
+    #[error("{}: {found_bytes} bytes, and its header says {written_bytes}: it was cut off; build it again", path.display())]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        found_bytes: u64,
+        /// How long it was written.
+        written_bytes: u64,
+    },
+    /// Its numbers contradict each other.
+    #[error("{}: the metadata is damaged ({what}); build it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The first contradiction.
+        what: Box<str>,
+    },
+    /// Another version of the engine made it.
+    #[error("{}: made for {what} {made_for}, and this is {have}; build it again with this engine", path.display())]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The numbered thing.
+        what: &'static str,
+        /// The number in the file.
+        made_for: u32,
+        /// The number here.
+        have: u32,
+    },
+    /// Other users may change it.
+    #[error(
+        "{}: others may write to it (mode {mode:03o}): code in it would run as you; chmod go-w {}",
+        path.display(), path.display()
+    )]
+    WritableByOthers {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It belongs to another user.
+    #[error("{}: belongs to user {owner}: code in it would run as you; copy it, if you trust it", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The user's number.
+        owner: u32,
+    },
+    /// The processor lacks instructions that the code uses.
+    #[error(
+        "{}: no version fits this processor: {level} needs {}, which it lacks; build it with --cpu {have}",
+        path.display(), missing.join(", ")
+    )]
+    Processor {
+        /// The file.
+        path: PathBuf,
+        /// The level that the code is for.
+        level: &'static str,
+        /// The instructions that are missing.
+        missing: Vec<&'static str>,
+        /// The highest level that this processor has.
+        have: &'static str,
+    },
+    /// There is no memory for it.
+    #[error("{}: cannot be mapped", path.display())]
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: MemoryError,
+    },
+}
+
+/// Why an image could not be bound to its place.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Its numbers contradict each other.
+    #[error("{image}: the metadata is damaged ({what}); build it again")]
+    Damaged {
+        /// The image.
+        image: Box<str>,
+        /// The first contradiction.
+        what: Box<str>,
+    },
+    /// Code reaches a thread-local variable at a fixed distance from the thread pointer, and there is none.
+    #[error(
+        "{image}: its code reaches `{symbol}` at a fixed distance from the thread pointer, but {reason}; compile its files with -ftls-model=global-dynamic"
+    )]
+    StaticTls {
+        /// The image.
+        image: Box<str>,
+        /// The variable, or the image's own variables.
+        symbol: Box<str>,
+        /// Why the variable is not at such a distance.
+        reason: NotStatic,
+    },
+    /// An import is too far away, or of the wrong kind.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}

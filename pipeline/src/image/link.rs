@@ -1,0 +1,351 @@
+//! Link: objects become the parts of an image, at addresses that count from the start of its memory.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
+
+use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLocals};
+use crate::arch::{Architecture, Class, ProcessorLevel};
+use crate::debug::NamedCode;
+use crate::executor::{Initializers, TlsPlacement, TlsShape};
+use crate::link::{
+    Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase, RebaseTarget, parts,
+};
+use crate::memory::{
+    Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentRequest,
+};
+use crate::object::ObjectBuffer;
+
+/// Where imports are during the link: no distance of 32 bits leads there, so code reaches them through tables.
+const IMPORTS_AT: u64 = 0x7000_0000_0000;
+/// How far apart they are then.
+const IMPORT_STEP: u64 = 64;
+/// Placements of thread-local variables during the link. All of them are replaced when the image is bound.
+const OWN_MODULE: u64 = 1;
+const OTHER_MODULE: u64 = 2;
+
+/// A linked image, before it is a file.
+#[derive(Debug, Default)]
+pub struct BuiltImage {
+    pub(super) layout: ImageLayout,
+    pub(super) segments: Vec<FileSegment>,
+    pub(super) contents: Vec<Vec<u8>>,
+    /// Addresses of words that hold addresses of the image.
+    pub(super) relative: Vec<u32>,
+    /// The same for those of imports, with the numbers of these.
+    pub(super) import_words: Vec<(u32, u32)>,
+    pub(super) fields: Vec<Rebase>,
+    pub(super) imports: Vec<(Box<str>, SymbolTraits)>,
+    pub(super) symbols: Vec<BuiltSymbol>,
+    pub(super) functions: Vec<BuiltFunction>,
+    pub(super) indirect: Vec<u32>,
+    pub(super) descriptors: Vec<(u32, u32)>,
+    pub(super) units: Vec<Box<str>>,
+    pub(super) level: ProcessorLevel,
+}
+
+/// A symbol, before it is a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BuiltSymbol {
+    pub(super) name: Box<str>,
+    pub(super) unit: u32,
+    pub(super) traits: SymbolTraits,
+    pub(super) size_bytes: u64,
+    pub(super) address: u64,
+}
+
+/// A function to run before or after the program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BuiltFunction {
+    pub(super) when: u32,
+    pub(super) priority: i32,
+    /// Where it is, or which import it is.
+    pub(super) target: Result<u64, u32>,
+}
+
+/// Links whole objects, in this order, as an image for processors of `level`. `is_discarded` says of which names the definitions do not count, and
+/// `import` gives the flags of the definition of a name elsewhere, if there is one.
+///
+/// The memory begins at `base` during the link; the result is the same for every base.
+///
+/// # Errors
+/// [`LinkError`]: of a name without a definition that is not weak, and of objects that are not position-independent.
+pub fn link_image(
+    objects: &[ObjectBuffer],
+    is_discarded: &dyn Fn(&str) -> bool,
+    import: &dyn Fn(&str) -> Option<SymbolFlags>,
+    level: ProcessorLevel,
+    base: u64,
+) -> Result<BuiltImage, LinkError> {
+    let graphs = objects.iter().map(parts::parse).collect::<Result<Vec<_>, _>>()?;
+    let graph = LinkGraph::merge(graphs)?;
+    let whole = graph.name();
+    let requests = Arc::<OnceLock<Vec<_>>>::default();
+    let memory = Plain { base, requests: requests.clone() };
+    let options = LinkOptions { is_discarded, is_rebasable: true, ..LinkOptions::default() };
+    let mut link = Link::new(graph, &options)?.allocate(&memory)?;
+    let shape = link.tls_shape();
+    link.place_tls(TlsPlacement { module: OWN_MODULE, offset: 0 });
+    let descriptors = link.tls_descriptors();
+    let descriptors = descriptors
+        .iter()
+        .map(|(address, place)| ((address.value() - base) as u32, place.offset as u32))
+        .collect();
+    let names = link.names();
+    let symbols = symbols(&link, &names, base);
+    let externals: Vec<(Box<str>, bool)> =
+        link.externals().map(|(name, is_weak)| (name.into(), is_weak)).collect();
+    let numbers: HashMap<&str, u64> = externals.iter().map(|(name, _)| &**name).zip(0..).collect();
+    let define = |name: &str| {
+        let address = IMPORTS_AT + numbers.get(name)? * IMPORT_STEP;
+        Some(ExecutorSymbolDef::new(ExecutorAddr::new(address), import(name)?))
+    };
+    let environment = LinkEnvironment {
+        tls_placement: &|_| Some(TlsPlacement { module: OTHER_MODULE, offset: 0 }),
+        tls_distance: &|_| Ok(-64),
+        ..LinkEnvironment::default()
+    };
+    let (mut memory, linked) = link.resolve(define, environment)?.fix()?.into_parts();
+    let requests = requests.get().cloned().unwrap_or_default();
+    let contents = (0..requests.len()).map(|segment| memory.working(segment).to_vec()).collect();
+    let thread_locals =
+        linked.actions.tls.zip(shape).map(|(image, TlsShape { needs_static, .. })| ThreadLocals {
+            address: image.address.value() - base,
+            image_bytes: image.image_bytes,
+            total_bytes: image.total_bytes,
+            align: image.align,
+            needs_static,
+        });
+    let eh_frame_hdr = linked.actions.unwind.map_or(0, |unwind| unwind.eh_frame_hdr - base);
+    let code = (names.code.start.saturating_sub(base), names.code.end.saturating_sub(base));
+    let rebases = linked.rebases.unwrap_or_else(|| unreachable!("the options asked for them"));
+    let mut image = BuiltImage {
+        layout: ImageLayout {
+            flags: ImageFlags::SYSTEM.bits(),
+            memory_bytes: memory_bytes(&requests, base),
+            memory_align: requests.iter().map(|(_, request)| request.align as u64).fold(PAGE_BYTES, u64::max),
+            got: (rebases.got().0.into(), rebases.got().1),
+            thread_locals: thread_locals.unwrap_or_default(),
+            code: if code.0 == 0 { (0, 0) } else { code },
+            eh_frame_hdr,
+        },
+        contents,
+        symbols,
+        functions: functions(linked.initializers, base),
+        indirect: linked
+            .indirect_functions
+            .iter()
+            .map(|(_, descriptor)| (descriptor.value() - base) as u32)
+            .collect(),
+        descriptors,
+        units: names.units.to_vec(),
+        level,
+        ..BuiltImage::default()
+    };
+    if !image.functions.is_empty() {
+        image.layout.flags |= ImageFlags::RUNS.bits();
+    }
+    image.imports = externals
+        .into_iter()
+        .map(|(name, is_weak)| {
+            let mut traits = SymbolTraits::of_flags(import(&name).unwrap_or_default());
+            traits.set(SymbolTraits::WEAK, is_weak);
+            (name, traits)
+        })
+        .collect();
+    image.place(&requests, base);
+    image.sort_fields(rebases.fields, base).map_err(|()| not_position_independent(&whole))?;
+    Ok(image)
+}
+
+impl BuiltImage {
+    /// Gives each segment its place in the file.
+    fn place(&mut self, requests: &[(u64, SegmentRequest)], base: u64) {
+        let mut file_offset = PAGE_BYTES;
+        for &(address, request) in requests {
+            let content_bytes = request.content_bytes as u64;
+            self.segments.push(FileSegment {
+                kind: request.kind,
+                address: address - base,
+                file_offset,
+                content_bytes,
+                zero_fill_bytes: request.zero_fill_bytes as u64,
+                is_written: false,
+            });
+            file_offset += content_bytes.next_multiple_of(PAGE_BYTES);
+        }
+    }
+
+    /// Notes each field where the loader looks for it. Words hold, in the file, what is added to an address.
+    ///
+    /// # Errors
+    /// If a field holds an address in 32 bits.
+    fn sort_fields(&mut self, fields: Vec<Rebase>, base: u64) -> Result<(), ()> {
+        let pointer = Architecture::HOST.pointer();
+        for field in fields {
+            if field.kind.class() == Class::LowAddress {
+                return Err(());
+            }
+            let segment = usize::from(field.segment);
+            self.segments[segment].is_written = true;
+            let address = u32::try_from(self.segments[segment].address + field.offset).map_err(|_| ())?;
+            let at = field.offset as usize;
+            let word = &mut self.contents[segment][at..];
+            match field.target {
+                RebaseTarget::Relative(..) if field.kind == pointer => {
+                    let word = &mut word[..8];
+                    let value = u64::from_le_bytes(word.try_into().unwrap_or_default());
+                    word.copy_from_slice(&value.wrapping_sub(base).to_le_bytes());
+                    self.relative.push(address);
+                }
+                RebaseTarget::Import(import) if field.kind == pointer => {
+                    word[..8].copy_from_slice(&field.addend.to_le_bytes());
+                    self.import_words.push((address, import));
+                }
+                _ => {
+                    // The value is another at each base.
+                    word[..Architecture::HOST.field_bytes(field.kind)].fill(0);
+                    self.fields.push(field);
+                }
+            }
+        }
+        self.relative.sort_unstable();
+        self.import_words.sort_unstable();
+        Ok(())
+    }
+}
+
+impl SymbolTraits {
+    /// Those of a definition with these flags.
+    pub(super) fn of_flags(flags: SymbolFlags) -> Self {
+        let pairs = [
+            (SymbolFlags::EXPORTED, Self::EXPORTED),
+            (SymbolFlags::CALLABLE, Self::CALLABLE),
+            (SymbolFlags::THREAD_LOCAL, Self::THREAD_LOCAL),
+            (SymbolFlags::ABSOLUTE, Self::ABSOLUTE),
+        ];
+        pairs.into_iter().filter(|(flag, _)| flags.contains(*flag)).map(|(_, own)| own).collect()
+    }
+
+    /// The flags of a definition with these traits.
+    pub fn flags(self) -> SymbolFlags {
+        let pairs = [
+            (Self::EXPORTED, SymbolFlags::EXPORTED),
+            (Self::CALLABLE, SymbolFlags::CALLABLE),
+            (Self::THREAD_LOCAL, SymbolFlags::THREAD_LOCAL),
+            (Self::ABSOLUTE, SymbolFlags::ABSOLUTE),
+        ];
+        pairs.into_iter().filter(|(own, _)| self.contains(*own)).map(|(_, flag)| flag).collect()
+    }
+}
+
+/// The definitions for others, and the names of everything else, for debuggers.
+fn symbols(link: &Link<Allocated>, names: &NamedCode, base: u64) -> Vec<BuiltSymbol> {
+    let named = |symbol| (names.symbols.name(symbol), symbol.start);
+    let mut known: HashMap<(&str, u64), _> =
+        names.symbols.iter().map(|symbol| (named(symbol), symbol)).collect();
+    let mut symbols: Vec<_> = link
+        .definitions()
+        .map(|(name, definition)| {
+            let address = definition.address.value();
+            let symbol = known.remove(&(name, address));
+            let traits = SymbolTraits::of_flags(definition.flags) | SymbolTraits::GLOBAL;
+            let is_number = traits.contains(SymbolTraits::ABSOLUTE);
+            BuiltSymbol {
+                name: name.into(),
+                unit: symbol.map_or(0, |symbol| symbol.unit),
+                traits,
+                size_bytes: symbol.map_or(0, |symbol| symbol.size),
+                address: if is_number { address } else { address - base },
+            }
+        })
+        .collect();
+    let local = names.symbols.iter().filter(|symbol| known.contains_key(&named(symbol)));
+    symbols.extend(local.map(|symbol| BuiltSymbol {
+        name: names.symbols.name(symbol).into(),
+        unit: symbol.unit,
+        traits: if symbol.is_code { SymbolTraits::CALLABLE } else { SymbolTraits::empty() },
+        size_bytes: symbol.size,
+        address: symbol.start - base,
+    }));
+    symbols
+}
+
+/// The functions of all objects, in the order in which the parts of one file would have them.
+fn functions(objects: Vec<Initializers>, base: u64) -> Vec<BuiltFunction> {
+    let function = |when, priority, address: ExecutorAddr| {
+        let target = match address.value().checked_sub(IMPORTS_AT) {
+            Some(distance) => Err((distance / IMPORT_STEP) as u32),
+            None => Ok(address.value() - base),
+        };
+        BuiltFunction { when, priority, target }
+    };
+    let mut functions = Vec::new();
+    for Initializers { preinitializers, initializers, finalizers } in objects {
+        functions.extend(preinitializers.into_iter().map(|address| function(0, 0, address)));
+        functions.extend(initializers.into_iter().map(|(priority, address)| function(1, priority, address)));
+        functions.extend(finalizers.into_iter().map(|(priority, address)| function(2, priority, address)));
+    }
+    functions.sort_by_key(|function| (function.when, function.priority));
+    functions
+}
+
+fn memory_bytes(requests: &[(u64, SegmentRequest)], base: u64) -> u64 {
+    let end = |(address, request): &(u64, SegmentRequest)| {
+        (address - base + (request.content_bytes + request.zero_fill_bytes) as u64)
+            .next_multiple_of(PAGE_BYTES)
+    };
+    requests.last().map_or(PAGE_BYTES, end)
+}
+
+fn not_position_independent(object: &str) -> LinkError {
+    LinkError::Memory { object: object.into(), source: MemoryError::NotLow { owner: object.into() } }
+}
+
+/// Memory at made-up addresses, one segment behind the other.
+struct Plain {
+    base: u64,
+    requests: Arc<OnceLock<Vec<(u64, SegmentRequest)>>>,
+}
+
+struct PlainContents(Vec<(u64, Vec<u8>)>);
+
+impl MemoryManager for Plain {
+    fn allocate(&self, _: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
+        let mut at = self.base + PAGE_BYTES;
+        let (mut contents, mut requests) = (Vec::new(), Vec::new());
+        for request in segments {
+            at = at.next_multiple_of((request.align as u64).max(PAGE_BYTES));
+            contents.push((at, vec![0; request.content_bytes]));
+            requests.push((at, *request));
+            at += (request.content_bytes + request.zero_fill_bytes) as u64;
+        }
+        // A link asks once.
+        let _ = self.requests.set(requests);
+        Ok(InFlightAlloc::new(Box::new(PlainContents(contents))))
+    }
+}
+
+impl Backing for PlainContents {
+    fn address(&self, segment: usize) -> ExecutorAddr {
+        ExecutorAddr::new(self.0[segment].0)
+    }
+
+    fn working(&mut self, segment: usize) -> &mut [u8] {
+        &mut self.0[segment].1
+    }
+
+    fn finalize(&mut self) -> Result<(), MemoryError> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> SegmentBytes {
+        SegmentBytes::default()
+    }
+
+    fn resident(&self) -> SegmentBytes {
+        SegmentBytes::default()
+    }
+}

@@ -1,0 +1,40 @@
+//! Images: a program that was linked once, as a file that is mapped.
+//!
+//! ```text
+//!   objects ─link, rebasable─▶ image in memory ─write─▶ file ─open, map─▶ segments ─bind─▶ code at its addresses
+//! ```
+//!
+//! | file | its part |
+//! |---|---|
+//! | `format.rs` | the file, byte by byte |
+//! | `link.rs` | objects become the parts of an image |
+//! | `writer.rs`, `elf.rs` | the parts become the bytes of a file, which debuggers and profilers know as ELF |
+//! | `reader.rs` | tables of a file; each number is checked where it is used |
+//! | `open.rs` | a file of this user becomes mapped segments |
+//! | `bind.rs` | words that hold addresses get their values |
+//! | `error.rs` | the sentences |
+//!
+//! An image is whole: its parts refer to each other directly, and what it does not define is an import, which the session looks up as it does
+//! for an object. `linking/image.rs` stands between the two.
+//!
+//! **Architecture Invariant:** the numbers of a file are not trusted. A damaged file is an [`ImageError`]. Its code is: it runs as this user, as
+//! an object's does, so a file that others may write to is refused.
+//!
+//! **Never:** reading tables touches no page of the code, and runs nothing.
+
+mod bind;
+mod elf;
+mod error;
+mod format;
+mod link;
+mod open;
+mod reader;
+mod writer;
+
+pub(crate) use bind::{bind, needed_distances};
+pub use error::{BindError, ImageError};
+pub use format::{ImageFlags, ImageSymbol, SymbolTraits};
+pub use link::{BuiltImage, link_image};
+pub use open::ImageFile;
+pub use reader::ImageReader;
+pub use writer::seal;

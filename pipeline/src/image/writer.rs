@@ -1,0 +1,201 @@
+//! The bytes of a file. `format.rs` has the drawing.
+
+use std::collections::HashMap;
+
+use super::elf;
+use super::format::{
+    CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, MAGIC, PAGE_BYTES, REGIONS, Region, hash_of_name,
+};
+use super::link::{BuiltFunction, BuiltImage, BuiltSymbol};
+use super::reader::checksum;
+use crate::link::{Rebase, RebaseTarget, RuntimeEntry, TlsFact};
+use crate::memory::SegmentKind;
+
+impl BuiltImage {
+    /// The bytes of its file.
+    ///
+    /// # Cost
+    /// A copy of the contents, and two passes over them for the id.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut file = vec![0; PAGE_BYTES as usize];
+        for (segment, contents) in self.segments.iter().zip(&self.contents) {
+            file.resize(segment.file_offset as usize, 0);
+            file.extend_from_slice(contents);
+        }
+        file.resize(file.len().next_multiple_of(PAGE_BYTES as usize), 0);
+        let tables_at = file.len();
+        let (tables, regions) = self.tables();
+        file.extend_from_slice(&tables);
+        elf::append(self, &mut file);
+
+        let mut header = [0; HEADER_BYTES];
+        let mut put = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &MAGIC);
+        put(8, &FORMAT.to_le_bytes());
+        put(12, &INTERFACE.to_le_bytes());
+        put(16, &(file.len() as u64).to_le_bytes());
+        put(24, &(tables_at as u64).to_le_bytes());
+        put(32, &(tables.len() as u64).to_le_bytes());
+        let words = self.layout.words().map(u64::to_le_bytes).concat();
+        put(88, &words);
+        let regions = regions.map(|(start, count)| u64::from(start) | u64::from(count) << 32);
+        put(192, &regions.map(u64::to_le_bytes).concat());
+        let id = blake3::Hasher::new().update(&words).update(&file[PAGE_BYTES as usize..]).finalize();
+        put(56, id.as_bytes());
+        let sum = checksum(&header, &tables);
+        header[CHECKSUM].copy_from_slice(&sum);
+        file[HEADER_AT..HEADER_AT + HEADER_BYTES].copy_from_slice(&header);
+        file
+    }
+
+    fn tables(&self) -> (Vec<u8>, [(u32, u32); REGIONS]) {
+        let mut tables = TableWriter::default();
+        for segment in &self.segments {
+            let kind: u32 = match segment.kind {
+                SegmentKind::Code => 0,
+                SegmentKind::ReadOnly => 1,
+                SegmentKind::Data => 2,
+                SegmentKind::FarData => 3,
+            };
+            tables.halves([kind, segment.is_written.into()]);
+            let (address, file_offset) = (segment.address, segment.file_offset);
+            tables.words([address, file_offset, segment.content_bytes, segment.zero_fill_bytes]);
+        }
+        tables.end(Region::Segments);
+        tables.halves(self.relative.iter().copied());
+        tables.end(Region::Relative);
+        tables.halves(self.import_words.iter().flat_map(|&(address, import)| [address, import]));
+        tables.end(Region::ImportWords);
+        self.fields.iter().for_each(|field| tables.field(field));
+        tables.end(Region::Fields);
+        for (name, traits) in &self.imports {
+            let name = tables.name(name);
+            tables.halves([name, traits.bits()]);
+        }
+        tables.end(Region::Imports);
+        for BuiltSymbol { name, unit, traits, size_bytes, address } in &self.symbols {
+            let name = tables.name(name);
+            let size = u32::try_from(*size_bytes).unwrap_or(u32::MAX);
+            tables.halves([name, *unit, traits.bits(), size]);
+            tables.words([*address]);
+        }
+        tables.end(Region::Symbols);
+        tables.halves(self.name_index());
+        tables.end(Region::NameIndex);
+        for &BuiltFunction { when, priority, target } in &self.functions {
+            tables.halves([when, priority.cast_unsigned(), target.err().map_or(0, |import| import + 1), 0]);
+            tables.words([target.unwrap_or(0)]);
+        }
+        tables.end(Region::Functions);
+        tables.halves(self.indirect.iter().copied());
+        tables.end(Region::Indirect);
+        tables.halves(self.descriptors.iter().flat_map(|&(address, offset)| [address, offset]));
+        tables.end(Region::Descriptors);
+        for unit in &self.units {
+            let name = tables.name(unit);
+            tables.halves([name]);
+        }
+        tables.end(Region::Units);
+        let name = tables.name(self.level.name());
+        tables.halves([name]);
+        tables.end(Region::Processors);
+        tables.finish()
+    }
+
+    /// Slots with a symbol's number + 1, or 0. At least half of them are empty.
+    fn name_index(&self) -> Vec<u32> {
+        let global = self.symbols.iter().zip(1..).filter(|(symbol, _)| symbol.is_global());
+        let mut slots = vec![0; (2 * self.symbols.len()).next_power_of_two()];
+        for (symbol, number) in global {
+            let mut slot = hash_of_name(&symbol.name) as usize & (slots.len() - 1);
+            while slots[slot] != 0 {
+                slot = (slot + 1) & (slots.len() - 1);
+            }
+            slots[slot] = number;
+        }
+        slots
+    }
+}
+
+/// Gives a file whose header or tables were changed the checksum that they need, so that readers look at the change. For tests.
+///
+/// A file whose header says that the tables lie elsewhere stays as it is.
+pub fn seal(file: &mut [u8]) {
+    let number = |at: usize| {
+        let bytes = file.get(HEADER_AT + at..HEADER_AT + at + 8)?;
+        usize::try_from(u64::from_le_bytes(bytes.try_into().ok()?)).ok()
+    };
+    let tables =
+        number(24).zip(number(32)).and_then(|(start, size)| file.get(start..start.checked_add(size)?));
+    let header = file.get(HEADER_AT..HEADER_AT + HEADER_BYTES).and_then(|header| header.try_into().ok());
+    if let Some((header, tables)) = header.zip(tables) {
+        let sum = checksum(header, tables);
+        file[HEADER_AT..][CHECKSUM].copy_from_slice(&sum);
+    }
+}
+
+/// TableWriter in the making.
+#[derive(Default)]
+struct TableWriter<'i> {
+    bytes: Vec<u8>,
+    regions: [(u32, u32); REGIONS],
+    start: usize,
+    text: Vec<u8>,
+    known: HashMap<&'i str, u32>,
+}
+
+impl<'i> TableWriter<'i> {
+    fn halves(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        self.bytes.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
+    }
+
+    fn words(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        self.bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
+    }
+
+    /// Ends a table, whose rows have been added since the last one ended.
+    fn end(&mut self, region: Region) {
+        let count = (self.bytes.len() - self.start) / region.row_bytes();
+        self.regions[region as usize] = (self.start as u32, count as u32);
+        self.start = self.bytes.len();
+    }
+
+    /// The place of a name in the text.
+    fn name(&mut self, name: &'i str) -> u32 {
+        let text = &mut self.text;
+        *self.known.entry(name).or_insert_with(|| {
+            let at = text.len() as u32;
+            text.extend_from_slice(name.as_bytes());
+            text.push(0);
+            at
+        })
+    }
+
+    fn field(&mut self, field: &Rebase) {
+        let fact = |fact| match fact {
+            TlsFact::Module => 0,
+            TlsFact::Offset => 1,
+            TlsFact::Distance => 2,
+        };
+        let (target, detail, value) = match field.target {
+            RebaseTarget::Fixed(value) => (0, 0, value),
+            RebaseTarget::Import(import) => (1, 0, import.into()),
+            RebaseTarget::Relative(segment, offset) => (2, segment, offset),
+            RebaseTarget::Entry(RuntimeEntry::IfuncThunk) => (3, 0, 0),
+            RebaseTarget::Entry(RuntimeEntry::TlsDynamic) => (3, 1, 0),
+            RebaseTarget::Entry(RuntimeEntry::TlsAbsent) => (3, 2, 0),
+            RebaseTarget::OwnTls(of, more) => (4, fact(of), more),
+            RebaseTarget::ImportTls(of, import) => (5, fact(of), import.into()),
+        };
+        self.bytes.extend([field.segment, field.kind.number(), target, detail]);
+        self.halves([field.offset as u32]);
+        self.words([value, field.addend.cast_unsigned()]);
+    }
+
+    fn finish(mut self) -> (Vec<u8>, [(u32, u32); REGIONS]) {
+        let text = std::mem::take(&mut self.text);
+        self.bytes.extend_from_slice(&text);
+        self.end(Region::Text);
+        (self.bytes, self.regions)
+    }
+}

@@ -1,0 +1,108 @@
+//! The command line of `uruk image`.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Subcommand};
+use uruk::pipeline::arch::ProcessorLevel;
+use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy};
+
+use super::args::RunArgs;
+use super::examples::IMAGE_EXAMPLES;
+use super::values::{level, policy};
+
+/// `uruk image`.
+#[derive(Debug, Args)]
+pub(crate) struct ImageArgs {
+    /// The verb.
+    #[command(subcommand)]
+    pub(crate) command: ImageCommand,
+}
+
+/// The verbs of `uruk image`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Compile and link files into an image. Nothing of them runs.
+    ///
+    /// Every FILE takes part, and members of archives if something refers to them. Shared libraries are named again when the image runs.
+    #[command(after_help = IMAGE_EXAMPLES)]
+    Build(ImageBuildArgs),
+    /// Say what is in an image: its size, the processor it is for, what it defines and refers to. Nothing of it is run.
+    #[command(after_help = IMAGE_EXAMPLES)]
+    Info(ImageInfoArgs),
+    /// Run an image, as `uruk run` runs files: with its options, and with more files.
+    #[command(after_help = IMAGE_EXAMPLES)]
+    Run(RunArgs),
+}
+
+/// `uruk image build`.
+#[derive(Debug, Args)]
+pub(crate) struct ImageBuildArgs {
+    /// .ll .bc .o .a .rlib .so, and .c .cc .cpp .cxx where clang is found. `-` is standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The file that the image goes to [default: the first FILE's name with .uim, in the current directory].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// The language of standard input, if it is a source.
+    #[arg(short = 'x', value_name = "c|c++", value_parser = ["c", "c++"])]
+    pub(crate) language: Option<String>,
+
+    /// Optimization level, of the passes and of code generation.
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
+
+    /// The processors that the image runs on: those of this level, and of those above. LLVM IR may ask for less in its functions.
+    #[arg(long, value_name = "x86-64[-v2|-v3|-v4]", default_value = "x86-64-v2", value_parser = processor)]
+    pub(crate) cpu: ProcessorLevel,
+
+    /// How many threads compile and link [default: the number of cores].
+    #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+
+    /// How large modules are divided, as for `uruk run`.
+    #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
+    pub(crate) partition: PartitionPolicy,
+
+    /// Into how many parts modules are divided, of any size [default: one a thread, of large modules only].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) parts: Option<u16>,
+
+    /// Find what was compiled before in this directory, and store what is compiled [default: what URUK_CACHE says in the environment].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache: Option<PathBuf>,
+
+    /// Load a shared library that the files refer to. Repeatable.
+    #[arg(long, value_name = "LIB", action = ArgAction::Append)]
+    pub(crate) load: Vec<PathBuf>,
+
+    /// Print what was compiled, and how long each stage took.
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+/// `uruk image info`.
+#[derive(Debug, Args)]
+pub(crate) struct ImageInfoArgs {
+    /// The image.
+    #[arg(value_name = "FILE")]
+    pub(crate) image: PathBuf,
+
+    /// List the functions and variables that it defines for others, with sizes.
+    #[arg(long)]
+    pub(crate) symbols: bool,
+
+    /// List the names that it refers to.
+    #[arg(long)]
+    pub(crate) imports: bool,
+
+    /// List the files that it was made of.
+    #[arg(long)]
+    pub(crate) units: bool,
+}
+
+fn processor(name: &str) -> Result<ProcessorLevel, String> {
+    let names = || ProcessorLevel::ALL.map(ProcessorLevel::name).join(", ");
+    ProcessorLevel::by_name(name).ok_or_else(|| format!("the levels are {}", names()))
+}

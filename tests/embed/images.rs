@@ -1,0 +1,198 @@
+//! Images in engines: what is loaded, what it meets, and what becomes of it.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uruk::core::WithCauses;
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::{Image, ImageBuilder, ImageOptions, Jit, JitError, Scope};
+
+use crate::support::{c, cpp, engine};
+
+type Answer = extern "C" fn() -> i32;
+
+/// A file that goes with the test.
+struct ImageOnDisk(PathBuf);
+
+impl ImageOnDisk {
+    fn of(objects: impl IntoIterator<Item = ObjectBuffer>) -> Self {
+        Self::with(built(objects, 1).bytes())
+    }
+
+    fn with(bytes: &[u8]) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only the numbers must differ.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("uruk-embed-{}-{number}.uim", std::process::id()));
+        std::fs::write(&path, bytes).expect("the temporary directory is writable");
+        Self(path)
+    }
+
+    fn load(&self, scope: &Scope) -> Result<(), JitError> {
+        scope.load_image(&self.0, ImageOptions::new()).map(drop)
+    }
+
+    /// How many mappings of the file the process has.
+    fn mappings(&self) -> usize {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("there is one");
+        let name = self.0.display().to_string();
+        maps.lines().filter(|line| line.ends_with(&name)).count()
+    }
+}
+
+impl Drop for ImageOnDisk {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn built(objects: impl IntoIterator<Item = ObjectBuffer>, threads: usize) -> Image {
+    let builder = ImageBuilder::new(Jit::builder().threads(threads)).expect("an engine for this machine");
+    for object in objects {
+        builder.add_object(object).expect("the names are free");
+    }
+    builder.build().unwrap_or_else(|error| panic!("{}", WithCauses(&error)))
+}
+
+fn call(scope: &Scope, name: &str) -> i32 {
+    // SAFETY: the sources here define functions of this signature alone.
+    let function = unsafe { scope.get::<Answer>(name) };
+    function.unwrap_or_else(|error| panic!("{name}: {}", WithCauses(&error)))()
+}
+
+fn error_of(image: &ImageOnDisk) -> String {
+    let error = image.load(&engine(1)).expect_err("it is not to be loaded");
+    WithCauses(&error).to_string()
+}
+
+#[test]
+fn an_image_runs_as_its_objects_would() {
+    let main = "
+        #include <stdio.h>
+        extern __thread int local; extern int begun; int thrown(void), chosen(void); int weak(void);
+        __attribute__((weak)) int absent(void);
+        __attribute__((weak)) int weak(void) { return 1000; }
+        int answer(void) { char text[8]; return local++ + begun + thrown() + chosen() + weak() + (absent ? absent() : 0) + snprintf(text, 8, \"%d\", 12); }";
+    let other = "
+        __thread int local = 1; int begun; int weak(void) { return 2000; }
+        __attribute__((constructor)) static void begin(void) { begun = 10; }
+        static int nine(void) { return 100; }
+        static void *choose(void) { return (void *)nine; }
+        int chosen(void) __attribute__((ifunc(\"choose\")));";
+    let throws = "extern \"C\" int thrown() { try { throw 20000; } catch (int value) { return value; } }";
+    let image = ImageOnDisk::of([c("main.o", main), c("other.o", other), cpp("throws.o", throws)]);
+    let jit = engine(2);
+    image.load(&jit).expect("it is whole");
+    // SAFETY: its constructor stores a number.
+    unsafe { jit.initialize() }.expect("it is linked");
+    assert_eq!(call(&jit, "answer"), 22113);
+    assert_eq!(call(&jit, "answer"), 22114, "the thread's variable goes on");
+    let second = std::thread::scope(|scope| scope.spawn(|| call(&jit, "answer")).join().expect("it ends"));
+    assert_eq!(second, 22113, "another thread has its own");
+}
+
+#[test]
+fn references_meet_what_the_session_has_and_files_may_use_what_is_in_an_image() {
+    let image = {
+        let builder = ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");
+        builder.define("host", host as extern "C" fn() -> i32).expect("the name is free");
+        builder
+            .add_object(c(
+                "uses.o",
+                "int host(void); __thread int local = 5; int uses(void) { return host() + local; }",
+            ))
+            .expect("new");
+        ImageOnDisk::with(builder.build().expect("it links").bytes())
+    };
+    extern "C" fn host() -> i32 {
+        37
+    }
+    let jit = engine(1);
+    image.load(&jit).expect("it is whole");
+    let missing = jit.lookup("uses").expect_err("nothing defines `host`");
+    assert!(WithCauses(&missing).to_string().contains("host"), "{}", WithCauses(&missing));
+
+    let jit = engine(1);
+    image.load(&jit).expect("it is whole");
+    jit.define("host", host as extern "C" fn() -> i32).expect("the name is free");
+    jit.add_object(c(
+        "file.o",
+        "int uses(void); extern __thread int local; int file(void) { local++; return uses(); }",
+    ))
+    .expect("new");
+    assert_eq!(call(&jit, "file"), 43);
+}
+
+#[test]
+fn an_image_goes_with_its_tracker_and_stays_for_its_handles() {
+    let image = ImageOnDisk::of([c("counts.o", "int count; int next(void) { return ++count; }")]);
+    let jit = engine(1);
+    for round in 0..3 {
+        let tracker = jit.create_tracker();
+        image.load(&jit.in_tracker(&tracker)).expect("it is whole");
+        assert_eq!(call(&jit, "next"), 1, "round {round} has data of its own");
+        // SAFETY: that is its signature, and no pointer outlives the handle.
+        let handle = unsafe { jit.get::<Answer>("next") }.expect("it is there");
+        tracker.remove().expect("nothing objects");
+        assert!(jit.lookup("next").is_err() && jit.lookup("count").is_err());
+        assert_eq!((handle(), image.mappings() > 0), (2, true));
+        drop(handle);
+        assert_eq!(image.mappings(), 0);
+    }
+}
+
+#[test]
+fn two_engines_load_one_image_and_share_no_variable() {
+    let image = ImageOnDisk::of([c(
+        "counts.o",
+        "int count = 1; int *where = &count; int next(void) { return ++*where; }",
+    )]);
+    let engines = [engine(1), engine(1)];
+    engines.iter().for_each(|jit| image.load(jit).expect("it is whole"));
+    let calls = [0, 1, 0, 0, 1].map(|engine: usize| call(&engines[engine], "next"));
+    assert_eq!(calls, [2, 2, 3, 4, 3]);
+    let twice = image.load(&engines[0]).expect_err("it is there already");
+    assert!(matches!(twice, JitError::Define(_)), "{twice}");
+}
+
+#[test]
+fn an_image_has_the_same_bytes_for_every_number_of_threads() {
+    let objects = || {
+        (0..20).map(|number| {
+            let source = format!(
+                "int f{number}(void) {{ return {number}; }} int (*p{number})(void) = f{number}; int common;"
+            );
+            c(&format!("f{number}.o"), &source)
+        })
+    };
+    let one = built(objects(), 1);
+    assert!([2, 7].iter().all(|&threads| built(objects(), threads).bytes() == one.bytes()));
+}
+
+#[test]
+fn a_file_that_is_not_to_be_trusted_is_refused_in_a_sentence() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let whole = built([c("f.o", "int f(void) { return 1; }")], 1);
+    let cut = ImageOnDisk::with(&whole.bytes()[..whole.bytes().len() - 1]);
+    assert!(error_of(&cut).contains("it was cut off"), "{}", error_of(&cut));
+    let mut bytes = whole.bytes().to_vec();
+    bytes[600] ^= 1;
+    let damaged = ImageOnDisk::with(&bytes);
+    assert!(error_of(&damaged).contains("damaged (checksum)"), "{}", error_of(&damaged));
+    let shared = ImageOnDisk::with(whole.bytes());
+    std::fs::set_permissions(&shared.0, std::fs::Permissions::from_mode(0o664)).expect("it is ours");
+    assert!(error_of(&shared).contains("others may write to it (mode 664)"), "{}", error_of(&shared));
+    let other = ImageOnDisk::with(b"int main;");
+    assert!(error_of(&other).contains("no image"), "{}", error_of(&other));
+}
+
+#[test]
+fn what_is_undefined_is_told_when_the_image_is_built() {
+    let builder = ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");
+    builder
+        .add_object(c("needs.o", "int nowhere(void); int needs(void) { return nowhere(); }"))
+        .expect("new");
+    let error = builder.build().expect_err("it is undefined");
+    let text = WithCauses(&error).to_string();
+    assert!(text.contains("nowhere") && text.contains("needs"), "{text}");
+}
