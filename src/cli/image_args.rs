@@ -31,7 +31,7 @@ pub(crate) enum ImageCommand {
     Info(ImageInfoArgs),
     /// Run an image, as `uruk run` runs files: with its options, and with more files.
     #[command(after_help = IMAGE_EXAMPLES)]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
 }
 
 /// `uruk image build`.
