@@ -159,9 +159,8 @@ fn two_engines_load_one_image_and_share_no_variable() {
 fn an_image_has_the_same_bytes_for_every_number_of_threads() {
     let objects = || {
         (0..20).map(|number| {
-            let source = format!(
-                "int f{number}(void) {{ return {number}; }} int (*p{number})(void) = f{number}; int common;"
-            );
+            let source =
+                format!("int f{number}(void) {{ return {number}; }} int (*p{number})(void) = f{number};");
             c(&format!("f{number}.o"), &source)
         })
     };
