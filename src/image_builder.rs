@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use uruk_core::sync::Arc;
 use uruk_core::{LookupRequest, LookupSet, SymbolFlags};
@@ -116,22 +116,15 @@ fn target(level: ProcessorLevel) -> Result<JitTargetMachineBuilder, JitError> {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
-    let new = Unfinished(path.with_file_name(name));
-    let mut file = File::options().write(true).create_new(true).mode(0o644).open(&new.0)?;
-    file.write_all(bytes)?;
-    file.sync_data()?;
-    std::fs::rename(&new.0, path)?;
-    std::mem::forget(new);
-    Ok(())
-}
-
-/// A file that is removed unless it was finished.
-struct Unfinished(PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+    let new = path.with_file_name(name);
+    let mut file = File::options().write(true).create_new(true).mode(0o644).open(&new)?;
+    let written =
+        file.write_all(bytes).and_then(|()| file.sync_data()).and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        // The first error is the one that counts.
+        let _ = std::fs::remove_file(&new);
     }
+    written
 }
 
 impl Deref for ImageBuilder {

@@ -51,7 +51,7 @@ pub(crate) enum RunError {
         "cannot take `{}` as a file of the program; if it is an argument, put it behind `--`: uruk run {} -- {0}",
         argument.display(), first.display()
     )]
-    Stray { first: PathBuf, argument: PathBuf, source: JitError },
+    Stray { first: PathBuf, argument: PathBuf, source: Box<JitError> },
     #[error("cannot read standard input")]
     Input { source: std::io::Error },
     #[error("an argument of the program contains a zero byte")]
@@ -291,7 +291,7 @@ fn stray(error: RunError, file: &Path, args: &RunArgs) -> RunError {
     };
     match (error, args.files.first()) {
         (RunError::Jit(source), Some(first)) if first != file && is_no_file(&source) => {
-            RunError::Stray { first: first.clone(), argument: file.to_owned(), source }
+            RunError::Stray { first: first.clone(), argument: file.to_owned(), source: Box::new(source) }
         }
         (error, _) => error,
     }
