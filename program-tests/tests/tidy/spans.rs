@@ -98,6 +98,22 @@ fn listed() -> Spans {
     rows.collect()
 }
 
+/// The page reads notes by numbers of its own, and a kind that is missing there is drawn as nothing.
+#[test]
+fn the_page_numbers_notes_as_the_recorder_does() {
+    let numbered = |path: &str, sign: char, end: char| -> BTreeMap<String, u16> {
+        let text = read(path).unwrap_or_else(|| panic!("{path} is missing"));
+        let pairs = text.split([end, '\n', '{']).filter_map(|pair| {
+            let (name, number) = pair.trim().split_once(sign)?;
+            Some((name.trim().to_owned(), number.trim().parse().ok()?))
+        });
+        pairs.collect()
+    };
+    let kinds = numbered("recorder/src/note.rs", '=', ',');
+    assert!(kinds.len() > 20, "the recorder has more kinds than {kinds:?}");
+    assert_eq!(numbered("src/dashboard/page/kinds.js", ':', ','), kinds);
+}
+
 #[test]
 fn calls_are_taken_apart_at_their_own_commas() {
     let fields = |call| parts(call).1;
