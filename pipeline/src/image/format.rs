@@ -15,7 +15,8 @@
 //!          +32  8  length of the tables            +152  8    alignment
 //!          +40 16  XXH3-128 of header and tables,  +160  8    1: at one distance on every thread
 //!                  with zeros in this place        +168  8  code: first address
-//!          +56 32  id: BLAKE3 of contents, tables  +176  8    one past the last
+//!          +56 16  id: XXH3-128 of all else, then  +176  8    one past the last
+//!                  16 zeros
 //!          +88  8  flags                           +184  8  .eh_frame_hdr; 0: there is none
 //!          +96  8  length of the memory            +192     13 regions: offset in the tables (4), rows (4)
 //!          +104 8  alignment of the memory

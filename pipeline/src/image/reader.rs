@@ -31,7 +31,7 @@ const ALIGN_MAX: u64 = 1 << 30;
 pub struct ImageReader {
     path: PathBuf,
     length: u64,
-    id: [u8; 32],
+    id: [u8; 16],
     pub(super) layout: ImageLayout,
     regions: [(u32, u32); REGIONS],
     tables: Vec<u8>,
@@ -106,7 +106,7 @@ impl ImageReader {
         let mut reader = Self {
             path: path.to_owned(),
             length,
-            id: header[56..88].try_into().unwrap_or_default(),
+            id: header[56..72].try_into().unwrap_or_default(),
             layout: ImageLayout::of_words(words),
             regions,
             tables,
@@ -141,8 +141,8 @@ impl ImageReader {
         self.length
     }
 
-    /// The BLAKE3 of all that the image consists of. Two builds of the same parts have the same.
-    pub fn id(&self) -> &[u8; 32] {
+    /// A hash of all that the image consists of. Two builds of the same parts have the same.
+    pub fn id(&self) -> &[u8; 16] {
         &self.id
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use twox_hash::XxHash3_128;
+
 use super::elf;
 use super::format::{
     CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, MAGIC, PAGE_BYTES, REGIONS, Region, hash_of_name,
@@ -40,8 +42,10 @@ impl BuiltImage {
         put(88, &words);
         let regions = regions.map(|(start, count)| u64::from(start) | u64::from(count) << 32);
         put(192, &regions.map(u64::to_le_bytes).concat());
-        let id = blake3::Hasher::new().update(&words).update(&file[PAGE_BYTES as usize..]).finalize();
-        put(56, id.as_bytes());
+        let mut id = XxHash3_128::new();
+        id.write(&words);
+        id.write(&file[PAGE_BYTES as usize..]);
+        put(56, &id.finish_128().to_le_bytes());
         let sum = checksum(&header, &tables);
         header[CHECKSUM].copy_from_slice(&sum);
         file[HEADER_AT..HEADER_AT + HEADER_BYTES].copy_from_slice(&header);
