@@ -62,11 +62,17 @@ fn a_recording_says_what_held_a_program_up_that_was_killed() {
             .iter()
             .any(|note| note["kind"] == kind && note["name"].as_str().is_some_and(|of| of.contains(name)))
     };
-    for (kind, name) in
-        [("Claimed", "main.bc"), ("Claimed", "helper.bc"), ("Ready", "main"), ("PhaseBegun", "ir.codegen")]
-    {
+    for (kind, name) in [
+        ("Claimed", "main.bc"),
+        ("Claimed", "helper.bc"),
+        ("Ready", "main"),
+        ("PhaseBegun", "ir.codegen"),
+        ("Bytes", "linked code"),
+    ] {
         assert!(has(kind, name), "{kind} {name}: {notes:#?}");
     }
+    let resident = notes.iter().filter(|note| note["kind"] == "Bytes").map(|note| note["b"].as_u64());
+    assert!(resident.clone().is_sorted() && resident.max() > Some(Some(0)), "nothing is removed: {notes:#?}");
     let times: Vec<_> = notes.iter().map(|note| note["time_ns"].as_u64()).collect();
     assert!(times.is_sorted(), "{times:?}");
     assert!(trace(&["dump"], &recording).contains("Completed"));

@@ -99,9 +99,9 @@ kinds! {
     /// The cache was asked. `a`: 1 for a hit; `b`: 0, or the cause of a miss: 1 not stored, 2 damaged, 3 no key, 4 no cache;
     /// name: the module.
     CacheAsked = 42,
-    /// A function got a better body. `a`: tier; `b`: calls that were counted; name: the function.
+    /// A function got a better body. `a`: its tier, from 0; name: the function.
     Promoted = 43,
-    /// Resident bytes. `a`: dylib or tracker; `b`: bytes now; name: the owner's.
+    /// Resident bytes. `a`: their owner, an engine's linked code for one; `b`: bytes now; name: the owner's.
     Bytes = 44,
     /// A mark of the embedder's own. Numbers and name are the embedder's.
     Mark = 45,

@@ -9,6 +9,7 @@ use uruk_core::{
     ExecutionSession, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest, LookupResult,
     LookupSet, SearchOrder, SymbolFlags, SymbolName, TaskPriority, WeakJitDylib, WithCauses,
 };
+use uruk_recorder::{Entry, Kind};
 
 use super::cell::{Cell, JumpWord};
 use super::group::{GroupTable, StubGroup};
@@ -19,7 +20,7 @@ use crate::debug;
 use crate::linking::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
 use crate::runtime::call_through::{self, Cells, Destination, NamedCells, SlotAddr};
-use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder};
+use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder, Tier};
 
 /// A function's address, and the code that is kept there: `None` if it is not linked code.
 pub(super) type FoundBody = (ExecutorAddr, Option<HeldCode>);
@@ -87,7 +88,13 @@ impl LazyFunction {
                 slot.addr.note(address);
                 let keep = || self.targets.lead_on_to(self.number, address, held);
                 match self.cell.promote(generation, address, keep) {
-                    Some(_kept) => PromotionEnd::Promoted,
+                    Some(_kept) => {
+                        let name = || uruk_recorder::write_name(&body.name.readable().to_string());
+                        uruk_recorder::note(|| {
+                            Entry::new(Kind::Promoted).named(name()).with(Tier::Upper as u64, 0)
+                        });
+                        PromotionEnd::Promoted
+                    }
                     None => PromotionEnd::Gone,
                 }
             }

@@ -27,6 +27,7 @@ use std::ops::Range;
 use rustc_hash::{FxHashMap, FxHashSet};
 use uruk_core::sync::{Arc, Mutex, Weak, weakened};
 use uruk_core::{ExecutorAddr, RemovalNumber};
+use uruk_recorder::{Entry, Kind};
 
 use super::share::LinkedCode;
 use crate::executor::CodeNumber;
@@ -56,9 +57,17 @@ pub(super) struct Code {
 /// One lock, held for map operations. Code is not dropped under it.
 #[derive(Default)]
 pub(super) struct CodeMap {
-    by_address: Mutex<BTreeMap<u64, (u64, Weak<Code>)>>,
+    by_address: Mutex<KnownCode>,
     /// Threads that run some of it.
     pub(super) guards: GuardDomain,
+}
+
+#[derive(Default)]
+struct KnownCode {
+    /// By the start of each range: its end, and the code.
+    ranges: BTreeMap<u64, (u64, Weak<Code>)>,
+    /// The length of all ranges.
+    bytes: u64,
 }
 
 /// Code that stays mapped while this is held, and all that it refers to, directly or through other code.
@@ -119,8 +128,10 @@ impl Code {
         let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), stubs, mapped, after });
         let mut map = known.by_address.lock();
         for range in &code.ranges {
-            map.insert(range.start, (range.end, Arc::downgrade(&code)));
+            map.ranges.insert(range.start, (range.end, Arc::downgrade(&code)));
+            map.bytes += range.end - range.start;
         }
+        known.note(&map);
         drop(map);
         code
     }
@@ -154,10 +165,12 @@ impl Code {
     fn unmap(&self) {
         let mut map = self.known.by_address.lock();
         for range in &self.ranges {
-            if map.get(&range.start).is_some_and(|(_, code)| std::ptr::eq(code.as_ptr(), self)) {
-                map.remove(&range.start);
+            if map.ranges.get(&range.start).is_some_and(|(_, code)| std::ptr::eq(code.as_ptr(), self)) {
+                map.ranges.remove(&range.start);
+                map.bytes -= range.end - range.start;
             }
         }
+        self.known.note(&map);
         drop(map);
         let mapped = self.mapped.lock().take();
         drop(mapped);
@@ -178,6 +191,14 @@ impl Drop for Code {
 }
 
 impl CodeMap {
+    /// Notes how much code there is: under the lock, so that the last note is right.
+    fn note(&self, known: &KnownCode) {
+        uruk_recorder::note(|| {
+            let name = uruk_recorder::write_name("linked code");
+            Entry::new(Kind::Bytes).named(name).with(std::ptr::from_ref(self).addr() as u64, known.bytes)
+        });
+    }
+
     /// The code at an address, and all that it refers to; `None` if the address is not in linked code.
     ///
     /// # Cost
@@ -234,7 +255,7 @@ impl CodeMap {
         let map = self.by_address.lock();
         for address in addresses {
             // Each is counted once: one that was counted twice might be dropped here, under the lock.
-            if let Some((_, (end, code))) = map.range(..=address.value()).next_back()
+            if let Some((_, (end, code))) = map.ranges.range(..=address.value()).next_back()
                 && address.value() < *end
                 && seen.is_first(code.as_ptr(), found)
             {
@@ -445,7 +466,7 @@ mod tests {
         let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
         stubs.stubs = Some(Stubs { targets: targets.clone(), cells: Arc::new(()) });
         let stubs = Arc::new(stubs);
-        known.by_address.lock().insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
+        known.by_address.lock().ranges.insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
         stubs
     }
 

@@ -33,5 +33,7 @@ export function tiles(model) {
   tile('bytes', owners.length > 0 ? bytes(model.resident.now[0]) : '–', [...named, ['others', owners.slice(3).reduce((sum, owner) => sum + owner.size, 0), shades[3], bytes]]);
   const asked = cache.hits + cache.misses;
   const tiers = [...model.tiers].sort().map(([tier, count]) => [`to tier ${tier}`, count, 'gold']);
-  tile('cache', asked > 0 ? `${percent(cache.hits, asked)} hits` : '–', [['hits', cache.hits, 'state-good'], ['misses', cache.misses, 'is-blocked'], ...tiers]);
+  const promoted = [...model.tiers.values()].reduce((sum, count) => sum + count, 0);
+  const headline = promoted > 0 ? `${number(promoted)} better` : '–';
+  tile('cache', asked > 0 ? `${percent(cache.hits, asked)} hits` : headline, [['hits', cache.hits, 'state-good'], ['misses', cache.misses, 'is-blocked'], ...tiers]);
 }
