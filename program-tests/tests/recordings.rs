@@ -85,6 +85,19 @@ fn a_recording_says_what_held_a_program_up_that_was_killed() {
     );
 }
 
+/// The same tables come when the program ends, without a file.
+#[test]
+fn statistics_by_unit_and_of_the_slowest_lookup_are_printed_at_the_end() {
+    let files = [bitcode("main.c", MAIN), bitcode("helper.c", HELPER)].map(|file| file.expect("it compiles"));
+    for (option, wanted) in [("--stats=units", "helper.bc: "), ("--stats=path", "main.bc works")] {
+        let outcome = command(&["run", "-O0", option], &[&files[0], &files[1]], &[]);
+        let errors = String::from_utf8_lossy(&outcome.stderr);
+        assert!(errors.contains(wanted), "{option}: {errors}");
+    }
+    let refused = command(&["run", "--stats=colours"], &[&files[0]], &[]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("stages, units, path"));
+}
+
 #[test]
 fn a_recording_replaces_an_older_one_and_nothing_else() {
     let recording = Recording::new("replaced");

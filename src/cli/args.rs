@@ -21,7 +21,7 @@ use super::examples::{
 use super::image_args::{ImageArgs, ImageCommand};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
-use super::record::TraceArgs;
+use super::record::{StatsArg, TraceArgs};
 use super::top::TopArgs;
 use super::values::{level, policy, seconds, stage, stage_passes};
 
@@ -256,8 +256,10 @@ pub(crate) struct RunArgs {
     pub(crate) record: Option<PathBuf>,
 
     /// When the program ends, print what was materialized, how long each stage took, and resident bytes.
-    #[arg(long)]
-    pub(crate) stats: bool,
+    ///
+    /// Or a table by unit (--stats=units); or the critical path of the slowest lookup (--stats=path): which units held it up.
+    #[arg(long, value_name = "stages|units|path", num_args = 0..=1, require_equals = true, value_enum, default_missing_value = "stages")]
+    pub(crate) stats: Option<StatsArg>,
 
     /// When a lookup takes longer than SECS, of the program's start or of a first call, say on stderr what it waits for; and again each time it
     /// has taken twice as long.

@@ -6,6 +6,7 @@ Examples:
   uruk run a.bc b.bc -- one two             two modules, two arguments
   uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
+  uruk run --stats=path db.bc               which units held the start up
   uruk run --tiered --stats db.bc           compile what is called, and better what is called often
   uruk run --lazy --record-order calls db.bc   note which functions are called; the next line compiles them ahead
   uruk run --lazy --speculate calls db.bc

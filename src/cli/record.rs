@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use uruk::pipeline::runtime::exit::{ExitError, flush_streams, on_exit};
 use uruk_recorder::{
     ClaimHistory, EnableError, History, Note, OpenError, Options, PathWork, Reader, ThreadId,
 };
@@ -46,6 +47,17 @@ enum TraceCommand {
     },
 }
 
+/// What `--stats` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StatsArg {
+    /// How long each stage took; the default.
+    Stages,
+    /// What was done for each unit: the most work first.
+    Units,
+    /// The critical path of the slowest lookup.
+    Path,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Format {
     Text,
@@ -65,6 +77,8 @@ pub(crate) enum RecordError {
     Enable(#[from] EnableError),
     #[error("cannot print")]
     Print(#[from] io::Error),
+    #[error("cannot prepare the end of the program")]
+    Exit(#[from] ExitError),
 }
 
 /// Begins to record into a file, which may be an older recording.
@@ -77,6 +91,31 @@ pub(crate) fn begin(path: &Path) -> Result<(), RecordError> {
         replaced.map_err(|source| RecordError::Replace { path: path.to_owned(), source })?;
     }
     Ok(uruk_recorder::enable(Options { file: Some(path.to_owned()), ..Options::default() })?)
+}
+
+impl StatsArg {
+    /// Has the program's end print what the recorder notes from here on, if that is asked for. It `is_recorded` into a file already, or is now
+    /// in memory.
+    pub(crate) fn print_at_exit(self, is_recorded: bool) -> Result<(), RecordError> {
+        if self == Self::Stages {
+            return Ok(()); // `observe.rs` prints them.
+        }
+        if !is_recorded {
+            uruk_recorder::enable(Options::default())?;
+        }
+        let process = std::process::id();
+        on_exit(move |_| {
+            let Some(mut reader) = Reader::new().filter(|_| std::process::id() == process) else { return };
+            let history = history(&mut reader);
+            flush_streams(); // The table comes after what the program printed.
+            // Nothing is left to say if stderr is gone.
+            let _ = match self {
+                Self::Path => write!(io::stderr(), "\n{}", Slowest(&history)),
+                _ => write!(io::stderr(), "\n{}", Units(&history)),
+            };
+        })?;
+        Ok(())
+    }
 }
 
 /// Does what `uruk trace` is asked for. A reader that has enough, such as `head`, is no error.

@@ -33,7 +33,7 @@ use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
-use super::record::{self, RecordError};
+use super::record::{self, RecordError, StatsArg};
 use super::{profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
@@ -94,6 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let ahead = Ahead { order, callees: args.speculate_callees };
     let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
     args.record.as_deref().map(record::begin).transpose()?;
+    args.stats.map_or(Ok(()), |stats| stats.print_at_exit(args.record.is_some()))?;
     page::stay_at_exit(&args.dashboard)?;
     let observers = observe(args)?;
     let dispatcher =
@@ -222,7 +223,8 @@ fn cache_options(args: &RunArgs, observers: &Arc<Observers>) -> Result<Option<Ca
 fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
     let program = args.files.first().and_then(|file| file.file_name()).unwrap_or_default().to_string_lossy();
     let backtrace = args.backtrace || is_on("URUK_BACKTRACE");
-    let observers = Observers::install(args.trace.as_deref(), args.stats, backtrace, &program)?;
+    let observers =
+        Observers::install(args.trace.as_deref(), args.stats == Some(StatsArg::Stages), backtrace, &program)?;
     let at_exit = observers.clone();
     on_exit(move |_| {
         if let Err(error) = at_exit.finish() {
