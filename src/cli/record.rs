@@ -47,12 +47,12 @@ enum TraceCommand {
     },
 }
 
-/// What `--stats` prints.
+/// The reports of `--stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StatsArg {
     /// How long each stage took; the default.
     Stages,
-    /// What was done for each unit: the most work first.
+    /// The work on each unit: the most first.
     Units,
     /// The critical path of the slowest lookup.
     Path,
