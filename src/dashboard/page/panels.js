@@ -199,7 +199,7 @@ export class Panels {
     const owners = [...model.bytes.values()].sort((a, b) => b.size - a.size);
     const whole = model.resident.now[0];
     if (owners.length === 0) return [element('p', { class: 'quiet' }, 'No memory has been noted yet.')];
-    return [table(`${bytes(whole)} resident, by dylib and tracker`, ['Owner', 'Resident', 'Share', 'At most'], owners.slice(0, ROWS_MAX).map((owner) => [
+    return [table(`${bytes(whole)} resident, by owner`, ['Owner', 'Resident', 'Share', 'At most'], owners.slice(0, ROWS_MAX).map((owner) => [
       element('div', { class: 'unit' }, element('span', {}, model.name(owner.name) || 'unnamed'), element('div', { class: 'bar thin', style: { width: `${(100 * owner.size) / Math.max(1, whole)}%` } }, element('span', { style: { flex: '1', background: 'var(--accent)' } }))),
       bytes(owner.size), percent(owner.size, whole), bytes(owner.most)]))];
   }
