@@ -113,22 +113,15 @@ impl Runtime {
         Ok(Site { world, factor, instance, interpreted: 0 })
     }
 
-    /// Has the instance of a site be compiled when it is called by types for the first time. One thread does it.
+    /// Compiles the instance of a site. One thread does it.
     pub(crate) fn compile(&self, site: &Site) -> Outcome<()> {
-        {
-            let mut code = self.code.lock();
-            if code.iter().any(|compiled| Arc::ptr_eq(&compiled.instance, &site.instance)) {
-                return Ok(()); // another thread is at it
-            }
-            code.push(Compiled { instance: site.instance.clone(), trackers: Vec::new() });
-        }
+        // Redefinitions wait. The code that they remove is compiled, so that guards keep it for threads that are inside.
+        let _steps = self.ended.lock();
+        // Else another thread was faster.
+        let CodeInstanceState::InvokeOnly { .. } = site.instance.read() else { return Ok(()) };
         let definition = self.definition(site.world)?;
-        let symbol = self.add_weigh(site, &definition.symbol, None)?;
-        let stubs = self.jit.create_tracker();
-        self.jit.in_tracker(&stubs).add_lazy(&self.bodies, [&*symbol])?;
-        let stub = self.jit.lookup(&symbol)?.address;
-        self.keep(site, stubs);
-        let published = site.instance.publish(self.invoke, stub, CodeSignature::Specialized);
+        let code = self.add_weigh(site, &definition.symbol, None)?;
+        let published = site.instance.publish(self.invoke, code, CodeSignature::Specialized);
         published.map_err(|there| format!("one thread compiles it, and there is {there:?}").into())
     }
 
@@ -136,27 +129,26 @@ impl Runtime {
     fn compile_better(&self, site: &Site) -> Outcome<()> {
         let CodeInstanceState::Specialized { .. } = site.instance.read() else { return Ok(()) };
         let definition = self.definition(site.world)?;
-        let symbol = self.add_weigh(site, &definition.symbol, Some(definition.factor))?;
-        let better = self.bodies.lookup(&symbol)?.address;
+        let better = self.add_weigh(site, &definition.symbol, Some(definition.factor))?;
         site.instance.update(better).map_err(|there| format!("a pair stays, and there is {there:?}").into())
     }
 
     /// Adds code of `weigh`, which goes with the instance of the site.
-    fn add_weigh(&self, site: &Site, scale: &str, inlined: Option<i64>) -> Outcome<String> {
+    fn add_weigh(&self, site: &Site, scale: &str, inlined: Option<i64>) -> Outcome<ExecutorAddr> {
         // Relaxed: a number that only has to differ.
         let symbol = format!("weigh.{}", self.symbols.fetch_add(1, Ordering::Relaxed));
         let tracker = self.bodies.create_tracker();
         let text = methods::ir_of_weigh(&symbol, scale, inlined);
         self.jit.in_tracker(&tracker).add_ir_text(&symbol, &text)?;
         self.keep(site, tracker);
-        Ok(symbol)
+        Ok(self.bodies.lookup(&symbol)?.address)
     }
 
     fn keep(&self, site: &Site, tracker: OwnedTracker) {
         let mut code = self.code.lock();
         match code.iter_mut().find(|compiled| Arc::ptr_eq(&compiled.instance, &site.instance)) {
             Some(compiled) => compiled.trackers.push(tracker),
-            // It has ended meanwhile. It stays until the end.
+            // Its first code. If the instance has ended meanwhile, the code stays until the end.
             None => code.push(Compiled { instance: site.instance.clone(), trackers: vec![tracker] }),
         }
     }
