@@ -9,7 +9,7 @@
 //! the path goes on with the claim that ended this lookup. Where it began, it had waited in a queue since the claim, and the path
 //! goes on with the claim that wanted it. The steps are the lookup's time, without gaps.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::history::{History, LookupHistory, NotedId};
 
@@ -22,6 +22,8 @@ pub struct PathStep {
     pub end: u64,
     /// The kind of step.
     pub what: PathWork,
+    /// The claim of the unit; 0 where none is known.
+    pub claim: u64,
     /// The unit; empty where none is known.
     pub unit: String,
 }
@@ -64,35 +66,42 @@ impl History {
         let asked = self.lookups_by_asker(lookup.0);
         let mut path = Walk { begin: root.lodged, at: end, steps: Vec::new() };
         let mut claim = root.ended_by;
+        // A claim may end its own lookup: the path goes on with the same claim, and not with that lookup again.
+        let mut walked = HashSet::from([lookup.1]);
         // Each turn goes back in time, or to a claim that wanted another: notes that lie may do neither.
         for _ in 0..=2 * self.claims.len() + self.lookups.len() {
             let id = (lookup.0, claim);
             let Some(history) = self.claims.get(&id).filter(|_| !path.is_whole()) else { break };
             let answered = asked.get(&claim).into_iter().flatten();
-            let answered = answered.filter(|other| other.ended.is_some_and(|ended| ended <= path.at));
-            let last = answered.max_by_key(|other| other.ended);
+            let is_before = |other: &LookupHistory| other.ended.is_some_and(|ended| ended <= path.at);
+            let answered = answered.filter(|(id, other)| is_before(other) && !walked.contains(id));
+            let last = answered.max_by_key(|(_, other)| other.ended);
             let begun = history.begun.filter(|&begun| begun <= path.at);
-            let last = last.filter(|last| last.ended >= begun);
-            let since = last.and_then(|last| last.ended).or(begun).or(history.claimed);
-            path.go_back(since.unwrap_or(path.begin), PathWork::Working, &history.unit);
+            let last = last.filter(|(_, last)| last.ended >= begun);
+            let since = last.and_then(|(_, last)| last.ended).or(begun).or(history.claimed);
+            path.go_back(since.unwrap_or(path.begin), PathWork::Working, claim, &history.unit);
             claim = match last {
-                Some(last) => last.ended_by,
+                Some((id, last)) => {
+                    walked.insert(*id);
+                    last.ended_by
+                }
                 None => {
-                    path.go_back(history.claimed.unwrap_or(path.begin), PathWork::Queued, &history.unit);
+                    let claimed = history.claimed.unwrap_or(path.begin);
+                    path.go_back(claimed, PathWork::Queued, claim, &history.unit);
                     history.wanted_by
                 }
             };
         }
-        path.go_back(path.begin, PathWork::Unknown, "");
+        path.go_back(path.begin, PathWork::Unknown, 0, "");
         path.steps.reverse();
         path.steps
     }
 
     /// The lookups that have ended, by the claim on whose behalf they were.
-    fn lookups_by_asker(&self, session: u16) -> HashMap<u64, Vec<&LookupHistory>> {
-        let mut asked: HashMap<u64, Vec<&LookupHistory>> = HashMap::new();
-        for (_, lookup) in self.lookups.iter().filter(|((of, _), _)| *of == session) {
-            asked.entry(lookup.asked_by).or_default().push(lookup);
+    fn lookups_by_asker(&self, session: u16) -> HashMap<u64, Vec<(u64, &LookupHistory)>> {
+        let mut asked: HashMap<u64, Vec<_>> = HashMap::new();
+        for ((_, id), lookup) in self.lookups.iter().filter(|((of, _), _)| *of == session) {
+            asked.entry(lookup.asked_by).or_default().push((*id, lookup));
         }
         asked
     }
@@ -110,12 +119,16 @@ impl Walk {
         self.at <= self.begin
     }
 
-    fn go_back(&mut self, to: u64, what: PathWork, unit: &str) {
+    fn go_back(&mut self, to: u64, what: PathWork, claim: u64, unit: &str) {
         let to = to.clamp(self.begin.min(self.at), self.at);
-        if to < self.at {
-            self.steps.push(PathStep { begin: to, end: self.at, what, unit: unit.to_owned() });
-            self.at = to;
+        if to == self.at {
+            return;
         }
+        match self.steps.last_mut() {
+            Some(later) if (later.what, later.claim) == (what, claim) => later.begin = to,
+            _ => self.steps.push(PathStep { begin: to, end: self.at, what, claim, unit: unit.to_owned() }),
+        }
+        self.at = to;
     }
 }
 
@@ -241,6 +254,21 @@ mod tests {
         assert_eq!(path(&history), expected);
         let claim = &history.claims[&(1, 1)];
         assert_eq!((claim.queued(), claim.blocked, claim.busy), (2, 45, 70 - 45));
+    }
+
+    /// A path stopped at a lookup that the claim itself had ended: a generator had answered on its thread.
+    ///
+    /// ```text
+    ///  unit 1 asks for a symbol that a library has
+    /// ```
+    #[test]
+    fn a_lookup_that_its_own_claim_ended_is_walked_once() {
+        use Kind::*;
+        let mut plant = Plant::new(2);
+        plant.note(0, 0, Claimed, 1, 0).note(0, 0, Lodged, 1, 0).note(5, 1, Begun, 1, 0);
+        plant.note(20, 1, Lodged, 2, 1).note(21, 1, Ended, 1, 0).note(30, 1, Completed, 2, 1);
+        plant.note(90, 1, Emitted, 1, 1).note(90, 1, Completed, 1, 1);
+        assert_eq!(path(&plant.history()), [step(0, 5, Queued, 1), step(5, 90, Working, 1)]);
     }
 
     /// ```text

@@ -1,4 +1,4 @@
-//! The answers: the page, its notes, and why a symbol is not Ready.
+//! The answers: the page, its notes, the path of a lookup, and why a symbol is not Ready.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -14,6 +14,7 @@ use futures_util::stream;
 use serde_json::json;
 use uruk_core::WeakJitDylib;
 use uruk_core::sync::{Arc, Mutex};
+use uruk_recorder::{History, PathStep, PathWork};
 
 use super::frame::{self, Place};
 use super::gate::{self, Gate};
@@ -29,7 +30,6 @@ const FILES: &[(&str, &str, &str)] = &[
     ("/page/icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
     ("/page/chart.js", SCRIPT, include_str!("page/chart.js")),
     ("/page/columns.js", SCRIPT, include_str!("page/columns.js")),
-    ("/page/critical.js", SCRIPT, include_str!("page/critical.js")),
     ("/page/forest.js", SCRIPT, include_str!("page/forest.js")),
     ("/page/format.js", SCRIPT, include_str!("page/format.js")),
     ("/page/input.js", SCRIPT, include_str!("page/input.js")),
@@ -69,6 +69,7 @@ impl Shown {
 pub(super) fn router(shown: Arc<Shown>, gate: Gate) -> Router {
     let mut router = Router::new()
         .route("/notes", get(notes))
+        .route("/path", get(path))
         .route("/why", get(why))
         .route("/info", get(info))
         .with_state(shown);
@@ -103,6 +104,41 @@ async fn notes(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<Stri
         Some((Ok::<_, Infallible>(frame), (shown, next, has_more)))
     });
     ([(header::CONTENT_TYPE, "application/octet-stream")], Body::from_stream(frames)).into_response()
+}
+
+/// The critical path of a lookup that has ended.
+async fn path(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<String, String>>) -> Response {
+    let number = |name: &str| query.get(name).and_then(|text| text.parse::<u64>().ok());
+    let session = number("session").and_then(|session| u16::try_from(session).ok());
+    let Some((session, lookup)) = session.zip(number("lookup")) else {
+        return (StatusCode::BAD_REQUEST, "Which lookup? /path?session=1&lookup=1\n").into_response();
+    };
+    // Of a million notes it takes a part of a second, which belongs to the reading of notes.
+    let steps = tokio::task::spawn_blocking(move || {
+        let mut history = History::default();
+        let (notes, names) = {
+            let mut feed = shown.feed.lock();
+            feed.read();
+            (feed.store.of_lookups(session), feed.store.names.clone())
+        };
+        history.add(&notes, |note| names.get(note.name.number() as usize).cloned().unwrap_or_default());
+        history.critical_path((session, lookup))
+    });
+    let steps = steps.await.unwrap_or_default();
+    if steps.is_empty() {
+        return (StatusCode::NOT_FOUND, "The notes of this lookup are gone, or it has not ended.\n")
+            .into_response();
+    }
+    json_of(&steps.iter().map(json_of_step).collect())
+}
+
+fn json_of_step(step: &PathStep) -> serde_json::Value {
+    let kind = match step.what {
+        PathWork::Working => "work",
+        PathWork::Queued => "queued",
+        _ => "unknown",
+    };
+    json!({ "from": step.begin, "to": step.end, "kind": kind, "claim": step.claim, "unit": &step.unit })
 }
 
 /// Why a symbol is not Ready, as text for people.

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use uruk_recorder::{Name, Note, Reader, ThreadId};
+use uruk_recorder::{Batch, Kind, Name, Note, Reader, ThreadId};
 
 /// How many notes are kept: 40 MB.
 pub(super) const NOTES_MAX: usize = 1 << 20;
@@ -52,6 +52,19 @@ impl Store {
             self.first += 1;
         }
         self.rows.push_back(row);
+    }
+
+    /// The notes of a session that say how its lookups were answered. Their names are indices into [`names`](Self::names).
+    pub(super) fn of_lookups(&self, session: u16) -> Batch {
+        use Kind::*;
+        let wanted = [Lodged, Completed, QueryFailed, Withdrawn, Claimed, Begun, Returned];
+        let note = |row: &Row| {
+            let kind = wanted.into_iter().find(|&kind| kind as u16 == row.kind && row.session == session)?;
+            let Row { time, a, b, name, .. } = *row;
+            let note = Note { time, kind, session, name: Name::of_number(name), a, b };
+            Some((ThreadId(row.thread.into()), note))
+        };
+        Batch { notes: self.rows.iter().filter_map(note).collect(), lost: self.lost }
     }
 
     /// At most `count` notes from a number on, or from the oldest that is left.

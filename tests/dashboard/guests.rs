@@ -6,6 +6,7 @@ use uruk::dashboard::{DashboardError, DashboardOptions};
 use uruk::prelude::*;
 
 use crate::client::{connect, get, rest, status};
+use crate::recording::{Recording, chain};
 
 fn jit() -> Jit {
     Jit::builder().threads(1).build().expect("an engine for this machine")
@@ -162,6 +163,26 @@ fn why_is_asked_of_the_engine_while_there_is_one() {
     assert_eq!(status(&get(address, "/why?symbol=", "")), "400");
     drop(jit);
     assert_eq!(status(&get(address, "/why?symbol=main", "")), "404");
+}
+
+#[test]
+fn the_path_of_a_lookup_is_told_once_it_has_ended() {
+    let recording = Recording::of("path", &chain());
+    let dashboard = recording.dashboard();
+    let get = |path| get(dashboard.local_addr(), path, "");
+    let answer = get("/path?session=1&lookup=101");
+    let body = answer.split_once("\r\n\r\n").expect("it has a body").1;
+    let steps: serde_json::Value = serde_json::from_str(body).expect("it is JSON");
+    let steps = steps.as_array().expect("it is a list").iter();
+    let told: Vec<_> = steps.map(|step| (step["kind"].as_str(), step["claim"].as_u64())).collect();
+    let kinds = [("queued", 201), ("work", 201), ("queued", 202), ("work", 202), ("work", 201)];
+    assert_eq!(told, kinds.map(|(kind, claim)| (Some(kind), Some(claim))));
+    for open in ["/path?session=1&lookup=103", "/path?session=7&lookup=101"] {
+        assert_eq!(status(&get(open)), "404");
+    }
+    for wrong in ["/path", "/path?session=1", "/path?session=99999&lookup=1", "/path?session=1&lookup=x"] {
+        assert_eq!(status(&get(wrong)), "400");
+    }
 }
 
 #[test]

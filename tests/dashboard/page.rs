@@ -34,10 +34,12 @@ fn a_recording_is_shown_as_it_was() {
     assert!(browser.text("document.getElementById('canvas').ariaLabel").contains("3 threads, 6 slices"));
 
     // The slowest lookup took 20 ms: 1 in the queue, 1 of work, 2 in the queue of what it needed,
-    // 6 of work there, 1 until that was answered, 9 of work.
+    // 7 of work there until that was answered, 9 of work.
+    tab(&mut browser, "path");
+    browser.wait("document.querySelectorAll('#path .step').length === 5");
     let path = tab(&mut browser, "path");
     assert!(path.contains("20.0 ms"), "{path}");
-    assert!(path.contains("16.0 ms work") && path.contains("3.00 ms in the queue"), "{path}");
+    assert!(path.contains("17.0 ms work") && path.contains("3.00 ms in the queue"), "{path}");
     assert!(path.contains("uruk-worker-2"), "{path}");
 
     let waiting = tab(&mut browser, "waiting");

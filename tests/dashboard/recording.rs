@@ -48,13 +48,13 @@ pub(crate) fn chain() -> Script {
     note(0, 0, Kind::Defined, "main.ll", 1, 1);
     note(0, 0, Kind::Defined, "helper.ll", 2, 1);
     note(0, 0, Kind::Defined, "unused.ll", 3, 1);
+    note(0, 0, Kind::Claimed, "main.ll", 201, 0);
     note(0, 0, Kind::Lodged, "main", 101, 0);
-    note(0, 0, Kind::Claimed, "main.ll", 201, 101);
     note(1, 1, Kind::Begun, "", 201, 0);
     note(1, 1, Kind::PhaseBegun, "ir.read", 201, 0);
     note(1, 2, Kind::PhaseEnded, "ir.read", 201, 0);
+    note(1, 2, Kind::Claimed, "helper.ll", 202, 201);
     note(1, 2, Kind::Lodged, "<img src=x onerror=alert(1)>", 102, 201);
-    note(1, 2, Kind::Claimed, "helper.ll", 202, 102);
     note(1, 2, Kind::Blocked, "", 102, 0);
     note(2, 4, Kind::Begun, "", 202, 0);
     note(2, 4, Kind::PhaseBegun, "ir.generate", 202, 0);
@@ -72,8 +72,8 @@ pub(crate) fn chain() -> Script {
     note(1, 20, Kind::Completed, "", 101, 201);
     note(1, 20, Kind::Bytes, "main dylib", 1, 3 << 20);
     note(1, 20, Kind::CacheAsked, "main.ll", 1, 0);
+    note(0, 25, Kind::Claimed, "lost.ll", 203, 0);
     note(0, 25, Kind::Lodged, "lost", 103, 0);
-    note(0, 25, Kind::Claimed, "lost.ll", 203, 103);
     note(0, 30, Kind::Defined, "late.ll", 4, 1);
     script
 }

@@ -171,7 +171,8 @@ impl Figures {
 
     fn prioritized(&mut self, claim: (u16, u64), priority: u64) {
         let Some(claim) = self.claims.get_mut(&claim) else { return };
-        let priority = usize::try_from(priority).map_or(3, |priority| priority.min(3));
+        // Notes have the most urgent one last.
+        let priority = usize::try_from(priority).map_or(0, |priority| 3 - priority.min(3));
         if claim.stand == Stand::Queued {
             self.queued[claim.priority] -= 1;
             self.queued[priority] += 1;

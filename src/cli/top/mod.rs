@@ -111,7 +111,7 @@ mod tests {
         note(main, 0, Kind::Lodged, "main", 1, 0);
         note(main, 0, Kind::Claimed, "main.ll", 11, 1);
         note(main, 0, Kind::Claimed, "late.ll", 12, 1);
-        note(main, 0, Kind::Prioritized, "", 12, 3);
+        note(main, 0, Kind::Prioritized, "", 12, 0);
         note(worker, 1, Kind::Begun, "", 11, 0);
         note(worker, 3, Kind::Emitted, "", 11, 1);
         note(worker, 3, Kind::Ready, "main", 21, 11);

@@ -7,5 +7,5 @@ export const Kind = Object.freeze({
   PhaseBegun: 40, PhaseEnded: 41, CacheAsked: 42, Promoted: 43, Bytes: 44, Mark: 45,
 });
 
-/** By their numbers, the most urgent first. */
+/** The most urgent first; notes have them in the other order. */
 export const PRIORITIES = ['demanded', 'lazy', 'speculative', 'idle'];

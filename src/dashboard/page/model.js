@@ -26,12 +26,16 @@ function category(name) {
 const newTrack = () =>
   new Columns({ start: Float64Array, end: Float64Array, busy: Float64Array, subject: Uint32Array, name: Uint32Array, category: Uint8Array });
 
+/** Of threads that have just claimed nothing. */
+const NONE = Object.freeze([]);
+
 class Lane {
   constructor(thread) {
     this.thread = thread;
     this.name = `thread ${thread}`;
     this.tracks = [];
     this.open = []; // slices that have begun
+    this.claimed = NONE; // claims whose lookup is about to be noted
     this.last = 0;
   }
 
@@ -74,9 +78,6 @@ class Lane {
   }
 }
 
-/** Of the many claims that ask nothing. */
-const NONE = Object.freeze([]);
-
 /** What became of units, in the order of their lives. A unit that was left waits for another thread to emit it. */
 export const STATES = ['defined', 'queued', 'running', 'waiting', 'emitted', 'failed', 'returned'];
 
@@ -96,7 +97,6 @@ export class Model {
     this.queued = new Series(PRIORITIES.length);
     this.counts = Object.fromEntries(STATES.map((state) => [state, 0]));
     this.blocked = 0;
-    this.lastEmitted = undefined;
     this.symbols = { ready: 0, failed: 0 };
     this.lookups = { open: 0, completed: 0, failed: 0, withdrawn: 0 };
     this.cache = { hits: 0, misses: 0 };
@@ -150,7 +150,7 @@ export class Model {
         this.symbols.failed += 1;
         return b === 0 ? undefined : this.becomes(this.claim(session, b), 'failed');
       case Kind.Claimed:
-        return this.claimed(session, time, name, a, b);
+        return this.claimed(session, time, thread, name, a, b);
       case Kind.Prioritized:
         return this.prioritized(this.claim(session, a), time, b);
       case Kind.Begun:
@@ -164,13 +164,13 @@ export class Model {
       case Kind.Returned:
         return this.returned(this.claim(session, a), time);
       case Kind.Lodged:
-        return this.lodged(session, time, name, a, b);
+        return this.lodged(session, time, thread, name, a, b);
       case Kind.Completed:
-        return this.answered(session, time, a, b, 'completed');
+        return this.answered(session, time, a, 'completed');
       case Kind.QueryFailed:
-        return this.answered(session, time, a, b, 'failed');
+        return this.answered(session, time, a, 'failed');
       case Kind.Withdrawn:
-        return this.answered(session, time, a, 0, 'withdrawn');
+        return this.answered(session, time, a, 'withdrawn');
       case Kind.Blocked:
         this.blocked += 1;
         return this.lane(thread).begin(time, this.query(session, a)?.name ?? name, BLOCKED, this.query(session, a)?.index ?? 0);
@@ -200,15 +200,20 @@ export class Model {
     return id === 0 ? undefined : this.session(session).queries.get(id);
   }
 
-  lodged(session, time, name, id, by) {
-    if (this.query(session, id)?.state === 'open') return; // It goes on with the next part of its search.
-    const query = { isQuery: true, index: this.things.length, id, name, by: by === 0 ? undefined : this.claim(session, by), lodged: time, completed: NaN, last: undefined, state: 'open' };
-    this.things.push(query);
-    this.queries.push(query);
-    if (query.by?.asked === NONE) query.by.asked = [query];
-    else query.by?.asked.push(query);
-    this.session(session).queries.set(id, query);
-    this.lookups.open += 1;
+  lodged(session, time, thread, name, id, by) {
+    const lane = this.lane(thread);
+    let query = this.query(session, id);
+    // It may be open: then it goes on with the next part of its search.
+    if (query?.state !== 'open') {
+      query = { isQuery: true, index: this.things.length, session, id, name, by: by === 0 ? undefined : this.claim(session, by), lodged: time, completed: NaN, state: 'open' };
+      this.things.push(query);
+      this.queries.push(query);
+      this.session(session).queries.set(id, query);
+      this.lookups.open += 1;
+    }
+    // The units that it needs were claimed in the same step, on this thread.
+    for (const claim of lane.claimed) if (claim.by === query.by) claim.query = query;
+    lane.claimed = NONE;
   }
 
   /** A claim, also one whose beginning was lost. */
@@ -218,7 +223,7 @@ export class Model {
 
   newClaim(session, id) {
     const claim = {
-      index: this.things.length, id, name: 0, query: undefined, priority: 0, thread: -1, state: undefined, blocked: 0, depth: 0, asked: NONE,
+      index: this.things.length, id, name: 0, by: undefined, query: undefined, priority: 0, thread: -1, state: undefined, blocked: 0, depth: 0,
       claimed: NaN, begun: NaN, ended: NaN, resolved: NaN, emitted: NaN,
     };
     this.things.push(claim);
@@ -234,16 +239,19 @@ export class Model {
     this.counts[state] += 1;
   }
 
-  claimed(session, time, name, id, query) {
+  claimed(session, time, thread, name, id, by) {
     const claim = this.newClaim(session, id); // The number may have been an earlier one's.
-    Object.assign(claim, { name, query: this.query(session, query), claimed: time });
+    Object.assign(claim, { name, by: by === 0 ? undefined : this.claim(session, by), claimed: time });
+    const lane = this.lane(thread);
+    if (lane.claimed === NONE) lane.claimed = [claim];
+    else lane.claimed.push(claim);
     this.counts.defined = Math.max(0, this.counts.defined - 1);
     this.becomes(claim, 'queued');
     this.queued.change(time, claim.priority, 1);
   }
 
   prioritized(claim, time, priority) {
-    const now = Math.min(priority, PRIORITIES.length - 1);
+    const now = Math.max(0, PRIORITIES.length - 1 - priority);
     if (claim.state === 'queued') {
       this.queued.change(time, claim.priority, -1);
       this.queued.change(time, now, 1);
@@ -277,7 +285,6 @@ export class Model {
 
   emitted(claim, time) {
     claim.emitted = time;
-    this.lastEmitted = claim;
     if (claim.state === 'running' || claim.state === 'waiting') this.becomes(claim, 'emitted');
   }
 
@@ -320,10 +327,10 @@ export class Model {
     if (claim !== undefined) claim.blocked += lane.last - slice.start;
   }
 
-  answered(session, time, id, last, state) {
+  answered(session, time, id, state) {
     const query = this.query(session, id);
     if (query?.state !== 'open') return; // lodged before the first note
-    Object.assign(query, { completed: time, last: last === 0 ? this.lastEmitted : this.claim(session, last), state });
+    Object.assign(query, { completed: time, state });
     this.lookups.open -= 1;
     this.lookups[state] += 1;
   }

@@ -1,6 +1,5 @@
 // The tables beside the picture. Each is filled only while it is seen.
 
-import { criticalPath } from './critical.js';
 import { forestAt } from './forest.js';
 import { bytes, duration, element, number, percent } from './format.js';
 import { after } from './columns.js';
@@ -11,7 +10,7 @@ const ROWS_MAX = 100;
 
 export class Panels {
   constructor(model, timeline, page) {
-    Object.assign(this, { model, timeline, page, chosen: undefined, answer: undefined, shown: 'selection' });
+    Object.assign(this, { model, timeline, page, chosen: undefined, found: {}, answer: undefined, shown: 'selection' });
     this.tabs = [...document.querySelectorAll('[role=tab]')];
     for (const tab of this.tabs) tab.addEventListener('click', () => this.show(tab.getAttribute('aria-controls')));
     document.getElementById('tabs').addEventListener('keydown', (event) => {
@@ -73,7 +72,7 @@ export class Panels {
   claimFacts(claim) {
     const { model } = this;
     const chain = [];
-    for (let at = claim; at !== undefined && chain.length < 12; at = at.query?.by) chain.push(at);
+    for (let at = claim; at !== undefined && chain.length < 12; at = at.by) chain.push(at);
     const asked = claim.query === undefined ? '–' : this.link(model.name(claim.query.name), () => this.choose(claim.query));
     return element('section', {}, element('h3', {}, 'Unit'), facts([
       ['Name', this.link(model.name(claim.name), () => this.select(claim))],
@@ -116,9 +115,26 @@ export class Panels {
 
   choose(query) {
     this.chosen = query;
-    this.timeline.path = criticalPath(this.model, query);
     this.show('path');
     this.refill();
+    this.page.redraw();
+  }
+
+  /** Asks the server for the critical path of a lookup, once it has ended. */
+  async find(query) {
+    const found = (this.found = { query, isOpen: Number.isNaN(query.completed), steps: [], said: 'Asking for the path.' });
+    this.timeline.path = found.steps;
+    if (found.isOpen) found.said = 'This lookup has not ended. Its path is known when it has.';
+    else {
+      const answer = await fetch(`/path?session=${query.session}&lookup=${query.id}`).catch(() => undefined);
+      const claims = this.model.session(query.session).claims;
+      const shown = (step) => ({ ...step, claim: claims.get(step.claim), thread: claims.get(step.claim)?.thread ?? -1 });
+      if (answer?.ok) found.steps = (await answer.json()).map(shown);
+      else found.said = (await answer?.text()) ?? 'The program is gone, and has told no path of this lookup.';
+    }
+    if (this.found !== found) return; // Another one was asked for meanwhile.
+    this.timeline.path = found.steps;
+    this.fill();
     this.page.redraw();
   }
 
@@ -127,10 +143,12 @@ export class Panels {
     const slowest = model.slowest(ROWS_MAX);
     if (slowest.length === 0) return [element('p', { class: 'hint' }, 'No lookup has been answered yet.')];
     const query = (this.chosen ??= slowest[0]);
-    const steps = (this.timeline.path = criticalPath(model, query));
+    if (this.found.query !== query || (this.found.isOpen && !Number.isNaN(query.completed))) this.find(query);
+    const { steps, said } = this.found;
     if (!slowest.includes(query)) slowest.unshift(query);
     const choice = element('select', { id: 'lookup', onchange: (event) => this.choose(slowest[event.target.selectedIndex]) },
       ...slowest.map((each) => element('option', { selected: each === query }, `${duration(each.completed - each.lodged)}  ${model.name(each.name)}`)));
+    if (steps.length === 0) return [element('label', { for: 'lookup' }, 'Lookup'), choice, element('p', { class: 'hint' }, said)];
     const whole = steps.reduce((sum, step) => sum + step.to - step.from, 0);
     const sums = Map.groupBy(steps, (step) => step.kind);
     const share = ([kind, all]) => [kind, all.reduce((sum, step) => sum + step.to - step.from, 0)];
@@ -144,7 +162,7 @@ export class Panels {
       element('ol', { class: 'steps' }, ...listed.map((step) => element('li', {},
         element('button', { class: 'step', onclick: () => this.goTo(step) },
           element('i', { class: `mark step-${step.kind}` }),
-          element('span', { class: 'name' }, `${model.name(step.name) || '–'}`),
+          element('span', { class: 'name' }, `${step.unit || '–'}`),
           element('span', { class: 'said' }, step.thread < 0 || step.kind !== 'work' ? SAID[step.kind] : model.lanes[step.thread]?.name ?? ''),
           element('span', { class: 'time' }, duration(step.to - step.from)),
           element('span', { class: 'share', style: { width: `${(100 * (step.to - step.from)) / whole}%` } }))))),
@@ -223,7 +241,7 @@ export class Panels {
   }
 }
 
-const SAID = { work: 'work', queued: 'in the queue', ask: 'before it was claimed', deliver: 'until it was delivered' };
+const SAID = { work: 'work', queued: 'in the queue', unknown: 'not known' };
 
 function phasesOf(unit) {
   const counted = unit.phases.reduce((sum, each) => sum + Math.max(0, each), 0);

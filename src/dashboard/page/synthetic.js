@@ -30,9 +30,10 @@ function* notes(chance) {
     for (let each = 1; each < THREADS; each++) if (clocks[each] < clocks[thread]) thread = each;
     let time = clocks[thread];
     const query = 1e6 + id;
-    yield [Kind.Lodged, time, thread, unitName(id), query, id > 8 && chance() < 0.3 ? id - 3 : 0];
-    yield [Kind.Claimed, (time += 400), thread, unitName(id), id, query];
-    if (chance() < 0.3) yield [Kind.Prioritized, (time += 50), thread, 0, id, 1 + ((chance() * 3) | 0)];
+    const by = id > 8 && chance() < 0.3 ? id - 3 : 0;
+    yield [Kind.Claimed, time, thread, unitName(id), id, by];
+    yield [Kind.Lodged, (time += 400), thread, unitName(id), query, by];
+    if (chance() < 0.3) yield [Kind.Prioritized, (time += 50), thread, 0, id, (chance() * 3) | 0];
     yield [Kind.Begun, (time += 2e4 * chance() ** 3), thread, unitName(id), id, 0];
     const weight = 0.2 + 4 * chance() ** 6;
     for (let phase = 0; phase < 6; phase++) {
