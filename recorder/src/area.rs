@@ -5,11 +5,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
 use crate::clock::{self, Moment};
 use crate::layout::{
@@ -24,6 +24,9 @@ use crate::sync::{AtomicU64, Ordering, weakened};
 /// How many notes of a ring lie between two that tie ticks to time: a power of two.
 const CLOCK_EVERY: u64 = 1024;
 
+/// So many units of names are reserved in a file at first, and then twice as many each time.
+const NAMES_FIRST: usize = 1 << 11;
+
 /// A recording's words, with what this process knows of them.
 #[derive(Debug)]
 pub(crate) struct Area {
@@ -32,7 +35,17 @@ pub(crate) struct Area {
     /// When the recording began, by the system's clock.
     started: Instant,
     /// The file that has the words.
-    file: Option<File>,
+    file: Option<RecordingFile>,
+}
+
+/// The file of a recording. No descriptor stays open: a program that shares the process may count its own, or close all that there are.
+#[derive(Debug)]
+struct RecordingFile {
+    path: PathBuf,
+    /// Device and number, by which the file is known again.
+    id: (u64, u64),
+    /// How many units of names are reserved.
+    names: AtomicU64,
 }
 
 /// A thread that takes a ring.
@@ -53,10 +66,10 @@ impl Area {
         };
         let file = path.map(create).transpose()?;
         let memory = Memory::mapped(file.as_ref(), layout.words())?;
-        if let Some(file) = &file {
-            // A place that is not there when it is written ends the process, where the disk is full.
-            reserve(file, 0..layout.slots())?;
-        }
+        let file = match path.zip(file.as_ref()) {
+            Some((path, file)) => Some(RecordingFile::new(path, file, layout)?),
+            None => None,
+        };
         let (start_ticks, started, rate) = clock::begin();
         let area = Self { memory, layout, started, file };
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
@@ -105,7 +118,9 @@ impl Area {
     }
 
     pub(crate) fn write_name(&self, text: &str) -> Name {
-        self.names().write(&self.memory, text)
+        let names = self.names();
+        let has_place = |end| self.file.as_ref().is_none_or(|file| file.has_names(names, end));
+        names.write(&self.memory, has_place, text)
     }
 
     /// This moment by both clocks.
@@ -143,7 +158,7 @@ impl Area {
         let ring = self.find_ring(taker.system, &lives)?;
         let (place, ring) = (self.layout.ring_head(ring), self.layout.ring(ring));
         if let Some(file) = &self.file
-            && reserve(file, ring.slots..ring.slots + self.layout.ring_words()).is_err()
+            && file.reserve(ring.slots..ring.slots + self.layout.ring_words()).is_err()
         {
             // Relaxed: the ring has nothing new.
             self.memory[place.owner].store(0, Ordering::Relaxed);
@@ -196,6 +211,46 @@ pub(crate) fn thread_at(position: u64, since: u64, thread: u64) -> ThreadId {
     ThreadId(if position >= since { thread as u32 } else { 0 })
 }
 
+impl RecordingFile {
+    /// Reserves all words before the names, and the first of these.
+    fn new(path: &Path, file: &File, layout: Layout) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        let (path, id) = (std::path::absolute(path)?, (metadata.dev(), metadata.ino()));
+        let (begin, names) = (layout.names().begin, NAMES_FIRST.min(layout.name_words));
+        reserve(file, 0..begin + names)?;
+        Ok(Self { path, id, names: AtomicU64::new(names as u64) })
+    }
+
+    /// Whether the file has a place for names up to a unit: reserves some more if not.
+    fn has_names(&self, names: Names, end: u64) -> bool {
+        // Relaxed: what was reserved stays so. Two threads may reserve the same.
+        let reserved = self.names.load(Ordering::Relaxed) as usize;
+        let end = end as usize;
+        if end > reserved {
+            let wanted = end.max(2 * reserved).min(names.size);
+            if self.reserve(names.begin + reserved..names.begin + wanted).is_err() {
+                return false;
+            }
+            // Relaxed: as above.
+            self.names.fetch_max(wanted as u64, Ordering::Relaxed);
+        }
+        true
+    }
+
+    fn reserve(&self, words: std::ops::Range<usize>) -> io::Result<()> {
+        let file = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&self.path)?;
+        let metadata = file.metadata()?;
+        if (metadata.dev(), metadata.ino()) != self.id {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        reserve(&file, words)
+    }
+}
+
+/// Has the system keep a place for words: one that is not there when it is written ends the process, where the disk is full.
 fn reserve(file: &File, words: std::ops::Range<usize>) -> io::Result<()> {
     let [begin, end] = [words.start, words.end].map(|word| (word * size_of::<u64>()) as u64);
     Ok(fallocate(file, FallocateFlags::empty(), begin, end - begin)?)

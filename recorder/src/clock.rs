@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long the counter is watched when a recording begins. Later notes say its rate better.
-const FIRST_LOOK: Duration = Duration::from_micros(20);
+/// How long the counter is watched when a recording begins. Each ring begins with a note that says its rate better.
+const FIRST_LOOK: Duration = Duration::from_micros(2);
 
 /// Fractions of a nanosecond in a rate.
 const FRACTION_BITS: u32 = 32;

@@ -94,7 +94,7 @@ impl Layout {
         self.slots() + self.rings * self.ring_words()
     }
 
-    /// The first word of the slots: all before it is there from the beginning, and slots when a thread takes a ring.
+    /// The first word of the slots.
     pub(crate) fn slots(self) -> usize {
         HEADER + self.rings * RING_HEAD + self.name_words
     }

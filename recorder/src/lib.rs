@@ -2,6 +2,8 @@
 
 mod area;
 mod clock;
+#[cfg(not(uruk_loom))]
+mod flight;
 mod history;
 mod layout;
 mod memory;
@@ -14,6 +16,8 @@ mod ring;
 mod script;
 mod sync;
 
+#[cfg(not(uruk_loom))]
+pub use flight::{Flight, FlightError};
 pub use history::{ClaimHistory, History, LookupHistory, NotedId};
 pub use names::{Name, NameCell};
 pub use note::{Entry, Kind, Note, ThreadId};

@@ -101,8 +101,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Writes a text. None if there is no room.
-    pub(crate) fn write(self, words: &[AtomicU64], text: &str) -> Name {
+    /// Writes a text. None if there is no room, or if `has_place` says so of the units below a number.
+    pub(crate) fn write(self, words: &[AtomicU64], has_place: impl FnOnce(u64) -> bool, text: &str) -> Name {
         let bytes = &text.as_bytes()[..text.floor_char_boundary(NAME_BYTES_MAX)];
         let count = 1 + bytes.len().div_ceil(8);
         // Relaxed: the units are this thread's alone; no reader looks before a note has the number.
@@ -111,6 +111,9 @@ impl Names {
             return Name::NONE;
         };
         let Ok(number) = u32::try_from(unit) else { return Name::NONE };
+        if !has_place(end) {
+            return Name::NONE;
+        }
         let mut places = words[self.begin + unit as usize..self.begin + end as usize].iter();
         let values = std::iter::once(bytes.len() as u64).chain(text_words(bytes));
         for (place, value) in places.by_ref().zip(values) {
@@ -162,25 +165,29 @@ fn text_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
 pub(crate) struct KnownNames(Box<[NameCell]>);
 
 impl KnownNames {
-    /// A power of two: a quarter of a megabyte.
-    const ROOM: usize = 1 << 16;
-
-    pub(crate) fn new() -> Self {
-        Self((0..Self::ROOM).map(|_| NameCell::new()).collect())
+    /// With room for so many: a power of two.
+    pub(crate) fn new(room: usize) -> Self {
+        Self((0..room).map(|_| NameCell::new()).collect())
     }
 
-    /// The name of a text, which is written unless it is known.
-    pub(crate) fn name(&self, names: Names, words: &[AtomicU64], text: &str) -> Name {
+    /// The name of a text, which `write` writes unless it is known.
+    pub(crate) fn name(
+        &self,
+        names: Names,
+        words: &[AtomicU64],
+        text: &str,
+        write: impl FnOnce() -> Name,
+    ) -> Name {
         const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
         let bytes = &text.as_bytes()[..text.floor_char_boundary(NAME_BYTES_MAX)];
         let mix = |hash: u64, word: u64| (hash.rotate_left(5) ^ word).wrapping_mul(MULTIPLIER);
-        let place = text_words(bytes).fold(bytes.len() as u64, mix) >> (u64::BITS - Self::ROOM.ilog2());
+        let place = text_words(bytes).fold(bytes.len() as u64, mix) >> (u64::BITS - self.0.len().ilog2());
         let cell = &self.0[place as usize];
         let known = cell.get();
         if known != Name::NONE && names.is(words, known, bytes) {
             return known;
         }
-        let name = names.write(words, text);
+        let name = write();
         if name != Name::NONE {
             cell.set(name);
         }
@@ -205,19 +212,27 @@ mod tests {
     #[test]
     fn texts_come_back_until_there_is_no_room() {
         let words = words();
-        let first = NAMES.write(&words, "eight by");
-        let second = NAMES.write(&words, "nine byte");
+        let first = NAMES.write(&words, |_| true, "eight by");
+        let second = NAMES.write(&words, |_| true, "nine byte");
         assert_eq!(read(&words, first).as_deref(), Some("eight by"));
         assert_eq!(read(&words, second).as_deref(), Some("nine byte"));
-        let none = NAMES.write(&words, "more than is left");
+        let none = NAMES.write(&words, |_| true, "more than is left");
         assert_eq!((none, read(&words, none)), (Name::NONE, None));
+    }
+
+    #[test]
+    fn a_text_that_has_no_place_in_the_file_is_none() {
+        let words = words();
+        let write = |text, place: u64| NAMES.write(&words, |end| end <= place, text);
+        assert_eq!((write("one", 2), write("two", 5)), (Name::NONE, Name::of_number(3)));
+        assert_eq!(words[1 + 1].load(Ordering::Relaxed), 0, "not written");
     }
 
     #[test]
     fn a_long_name_is_cut_where_a_character_ends() {
         let words: Vec<_> = (0..200).map(|_| AtomicU64::new(0)).collect();
         let names = Names { used: 0, begin: 1, size: 199 };
-        let name = names.write(&words, &"€".repeat(1000));
+        let name = names.write(&words, |_| true, &"€".repeat(1000));
         let text = names.read(&words[..], name).unwrap().unwrap();
         assert_eq!(text, "€".repeat(NAME_BYTES_MAX / 3));
     }
@@ -235,10 +250,11 @@ mod tests {
     #[test]
     fn a_text_that_is_known_is_written_once() {
         let words: Vec<_> = (0..200).map(|_| AtomicU64::new(0)).collect();
-        let (names, known) = (Names { used: 0, begin: 1, size: 199 }, KnownNames::new());
+        let (names, known) = (Names { used: 0, begin: 1, size: 199 }, KnownNames::new(64));
         let texts = ["ir.optimize", "", "main", "a name of thirty characters ..."];
-        let first = texts.map(|text| known.name(names, &words, text));
-        assert_eq!(texts.map(|text| known.name(names, &words, text)), first);
+        let name = |text: &str| known.name(names, &words, text, || names.write(&words, |_| true, text));
+        let first = texts.map(name);
+        assert_eq!(texts.map(name), first);
         assert_eq!(first.map(|name| names.read(&words[..], name).unwrap().unwrap()), texts);
     }
 
@@ -246,7 +262,7 @@ mod tests {
     fn a_cell_writes_its_text_once() {
         let words = words();
         let cell = NameCell::new();
-        let names = [(); 2].map(|()| cell.get_or(|| NAMES.write(&words, "once")));
+        let names = [(); 2].map(|()| cell.get_or(|| NAMES.write(&words, |_| true, "once")));
         assert_eq!(names, [Name::of_number(1); 2]);
     }
 }

@@ -23,8 +23,23 @@ pub struct Options {
     /// Room for names. Notes beyond it have none.
     pub name_bytes: usize,
     /// A file that has the recording while it is written, and afterwards. It must not be there yet, and should stand where no other user may
-    /// write. Without one the recording is in memory alone.
+    /// write. Without one the recording is in memory alone. It is opened by this path again when a thread writes its first note.
     pub file: Option<PathBuf>,
+}
+
+impl Options {
+    /// For a recording that is always there: the last 4096 notes of each thread, of 64 threads. 128 kilobytes a thread, and what names take.
+    pub fn small() -> Self {
+        Self { ring_notes: 1 << 12, threads: 64, ..Self::default() }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        Layout {
+            ring_notes: self.ring_notes,
+            rings: self.threads,
+            name_words: self.name_bytes / size_of::<u64>(),
+        }
+    }
 }
 
 impl Default for Options {
@@ -72,7 +87,7 @@ pub(crate) fn area() -> Option<&'static Area> {
 /// If the memory or the file cannot be had, or the process has a recording that was made with other options.
 pub fn enable(options: Options) -> Result<(), EnableError> {
     if area().is_none() {
-        let made = (make(&options)?, options.clone(), KnownNames::new());
+        let made = (make(&options)?, options.clone(), KnownNames::new(options.ring_notes));
         // Another thread may have been first: then its options count, below.
         drop(RECORDING.set(made));
     }
@@ -84,11 +99,7 @@ pub fn enable(options: Options) -> Result<(), EnableError> {
 }
 
 fn make(options: &Options) -> Result<Area, EnableError> {
-    let layout = Layout {
-        ring_notes: options.ring_notes,
-        rings: options.threads,
-        name_words: options.name_bytes / size_of::<u64>(),
-    };
+    let layout = options.layout();
     if !layout.is_sound() {
         return Err(EnableError::Size);
     }
@@ -129,7 +140,9 @@ pub fn name(cell: &NameCell, text: &str) -> Name {
 /// The name of a text that has no cell. None unless the recording is on.
 pub fn write_name(text: &str) -> Name {
     let here = RECORDING.get().filter(|(area, ..)| is_on() && area.is_here());
-    here.map_or(Name::NONE, |(area, _, known)| known.name(area.names(), area.words(), text))
+    here.map_or(Name::NONE, |(area, _, known)| {
+        known.name(area.names(), area.words(), text, || area.write_name(text))
+    })
 }
 
 /// Where a thread writes its notes.

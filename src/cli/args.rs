@@ -255,6 +255,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "dashboard")]
     pub(crate) record: Option<PathBuf>,
 
+    /// Keep no flight recorder.
+    ///
+    /// Without this option the last notes of each thread are in a file of this user's, in $XDG_RUNTIME_DIR/uruk or /dev/shm/uruk-UID: `uruk top
+    /// PID` shows them while the program runs, and `uruk trace dump PID` after a crash or a kill too. A program that ends by `exit` leaves no
+    /// file. URUK_FLIGHT_RECORDER=0 in the environment does the same as this option.
+    #[arg(long, conflicts_with = "record")]
+    pub(crate) no_flight_recorder: bool,
+
     /// When the program ends, print what was materialized, how long each stage took, and resident bytes.
     ///
     /// Or a table by unit (--stats=units); or the critical path of the slowest lookup (--stats=path): which units held it up. These two are
@@ -332,6 +340,11 @@ impl RunArgs {
     /// Whether something is compiled before it is called.
     pub(crate) fn compiles_ahead(&self) -> bool {
         self.speculate.is_some() || self.speculate_callees
+    }
+
+    /// Whether every note is wanted, and not the last ones alone.
+    pub(crate) fn wants_all_notes(&self) -> bool {
+        self.stats.is_some() || self.trace.is_some() || self.dashboard.dashboard.is_some()
     }
 
     /// Whether sources are compiled with their lines.

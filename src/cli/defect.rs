@@ -5,6 +5,8 @@ use std::ffi::c_int;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 
+use super::flight;
+
 /// Exit code of a command that has a defect, as Rust has it.
 pub(super) const DEFECT: c_int = 101;
 
@@ -33,7 +35,11 @@ pub(super) fn guard<R>(work: impl FnOnce() -> R) -> Option<R> {
 fn message(panic: &PanicHookInfo<'_>) -> String {
     let what = panic.payload_as_str().unwrap_or("no message");
     let place = panic.location().map_or(String::new(), |place| format!(", at {place}"));
-    format!("error: uruk has a defect ({what}{place}); please report it, with the input\n")
+    let mut message = format!("error: uruk has a defect ({what}{place}); please report it, with the input\n");
+    if let Some(hint) = flight::hint() {
+        message += &format!("  hint: {hint}\n");
+    }
+    message
 }
 
 #[cfg(test)]

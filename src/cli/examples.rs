@@ -24,13 +24,15 @@ Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.
 
 pub(crate) const TRACE_EXAMPLES: &str = "\
 Examples:
-  uruk run --record app.rec app.bc            record it, however it ends
+  uruk trace path 4711                        which units held process 4711 up, also after it was killed
+  uruk trace dump last | tail                 the last that happened in the newest program that runs or was killed
+  uruk run --record app.rec app.bc            record everything, however it ends
   uruk trace path app.rec                     which units held the slowest lookup up
   uruk trace units app.rec                    which unit took how long
   uruk trace dump app.rec | tail              the last that happened
   uruk trace dump --format json app.rec       an object a line
 
-Exit codes: 0; 1 if the file is no recording; 2 for wrong usage.";
+Exit codes: 0; 1 if there is no recording; 2 for wrong usage.";
 
 pub(crate) const REPL_EXAMPLES: &str = "\
 Examples:
@@ -74,11 +76,11 @@ Examples:
   URUK_DASHBOARD_TOKEN=$(openssl rand -hex 16) uruk page --listen 0.0.0.0:7070 --host build.example.com run.rec
   ssh -L 7070:localhost:7070 build.example.com uruk page --listen 127.0.0.1:7070 run.rec   without a token
 
-Exit codes: 0 after control-C; 1 if the file is no recording or the address cannot be had; 2 for wrong usage.";
+Exit codes: 0 after control-C; 1 if there is no recording or the address cannot be had; 2 for wrong usage.";
 
 pub(crate) const TOP_EXAMPLES: &str = "\
 Examples:
-  uruk top run.rec            while the program runs, or after its end
-  uruk top --once run.rec     the figures as text
+  uruk top 4711               the process of that number, while it runs or after it was killed
+  uruk top --once run.rec     the figures of a recording as text
 
-Exit codes: 0; 1 if the file is no recording or there is no terminal; 2 for wrong usage.";
+Exit codes: 0; 1 if there is no recording or there is no terminal; 2 for wrong usage.";

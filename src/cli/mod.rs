@@ -7,6 +7,7 @@ mod clang;
 mod defect;
 mod dispatcher;
 mod examples;
+mod flight;
 mod hints;
 mod image;
 mod image_args;

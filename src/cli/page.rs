@@ -11,6 +11,7 @@ use uruk::Jit;
 use uruk::dashboard::{Dashboard, DashboardError, DashboardOptions};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 
+use super::flight::{self, NoFlight};
 use super::report;
 use super::verbose;
 
@@ -44,9 +45,9 @@ pub(crate) struct DashboardArgs {
 /// `uruk page`.
 #[derive(Debug, Args)]
 pub(crate) struct PageArgs {
-    /// A recording: of a program that runs, or has ended in any way.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// A recording, or the number of a process that runs or was ended; `last` is the one that began last.
+    #[arg(value_name = "FILE|PID")]
+    recording: PathBuf,
 
     /// Where the page is served.
     ///
@@ -64,6 +65,8 @@ pub(crate) struct PageArgs {
 pub(crate) enum PageError {
     #[error(transparent)]
     Dashboard(#[from] DashboardError),
+    #[error(transparent)]
+    NoFlight(#[from] NoFlight),
     #[error("cannot wait for control-C")]
     Wait(#[source] io::Error),
     #[error("cannot prepare the end of the program")]
@@ -131,7 +134,8 @@ impl Beside {
 
 /// Shows a recording until control-C.
 pub(crate) fn page(args: &PageArgs) -> Result<(), PageError> {
-    let dashboard = Dashboard::of_file(&args.file, options(&args.listen, &args.host))?;
+    let dashboard =
+        Dashboard::of_file(&flight::file_of(&args.recording)?, options(&args.listen, &args.host))?;
     wait(&format!("the page is at {}; control-C ends it", dashboard.url()))
 }
 

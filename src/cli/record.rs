@@ -10,6 +10,8 @@ use uruk_recorder::{
     ClaimHistory, EnableError, History, Note, OpenError, Options, PathWork, Reader, ThreadId,
 };
 
+use super::flight::{self, NoFlight};
+
 /// `uruk trace`.
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
@@ -24,9 +26,9 @@ enum TraceCommand {
     /// Print the notes of a recording in the order of time, whole also after the program was killed.
     #[command(after_help = super::examples::TRACE_EXAMPLES)]
     Dump {
-        /// A recording: of a program that runs, or has ended in any way.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// A recording, or the number of a process that runs or was ended; `last` is the one that began last.
+        #[arg(value_name = "FILE|PID")]
+        recording: PathBuf,
         /// How a note is written: a line for people, or an object of JSON a line.
         #[arg(long, value_name = "text|json", value_enum, default_value = "text")]
         format: Format,
@@ -34,16 +36,16 @@ enum TraceCommand {
     /// Print what was done for each unit: the most work first.
     #[command(after_help = super::examples::TRACE_EXAMPLES)]
     Units {
-        /// A recording: of a program that runs, or has ended in any way.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// A recording, or the number of a process that runs or was ended; `last` is the one that began last.
+        #[arg(value_name = "FILE|PID")]
+        recording: PathBuf,
     },
     /// Print the critical path of the slowest lookup: which units held it up, and how long.
     #[command(after_help = super::examples::TRACE_EXAMPLES)]
     Path {
-        /// A recording: of a program that runs, or has ended in any way.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// A recording, or the number of a process that runs or was ended; `last` is the one that began last.
+        #[arg(value_name = "FILE|PID")]
+        recording: PathBuf,
     },
 }
 
@@ -69,6 +71,8 @@ enum Format {
 pub(crate) enum RecordError {
     #[error("{}: cannot be read as a recording", path.display())]
     Open { path: PathBuf, source: OpenError },
+    #[error(transparent)]
+    NoFlight(#[from] NoFlight),
     #[error("{}: it is there already and is no recording, so it is left as it is; name another file", path.display())]
     Occupied { path: PathBuf },
     #[error("cannot replace the recording {}", path.display())]
@@ -82,7 +86,7 @@ pub(crate) enum RecordError {
 }
 
 /// Begins to record into a file, which may be an older recording.
-pub(crate) fn begin(path: &Path) -> Result<(), RecordError> {
+pub(super) fn begin(path: &Path) -> Result<(), RecordError> {
     if path.symlink_metadata().is_ok() {
         if Reader::open(path).is_err() {
             return Err(RecordError::Occupied { path: path.to_owned() });
@@ -94,18 +98,13 @@ pub(crate) fn begin(path: &Path) -> Result<(), RecordError> {
 }
 
 impl StatsArg {
-    /// Has the program's end print what the recorder notes from here on, if that is asked for. It `is_recorded` into a file already, or is now
-    /// in memory.
-    pub(crate) fn print_at_exit(self, is_recorded: bool) -> Result<(), RecordError> {
+    /// Has the program's end print what the recorder has noted, if that is asked for.
+    pub(crate) fn print_at_exit(self) -> Result<(), RecordError> {
         if self == Self::Stages {
             return Ok(()); // `observe.rs` prints them.
         }
-        if !is_recorded {
-            uruk_recorder::enable(Options::default())?;
-        }
-        let process = std::process::id();
         on_exit(move |_| {
-            let Some(mut reader) = Reader::new().filter(|_| std::process::id() == process) else { return };
+            let Some(mut reader) = flight::reader() else { return };
             let history = history(&mut reader);
             flush_streams(); // The table comes after what the program printed.
             // Nothing is left to say if stderr is gone.
@@ -121,9 +120,9 @@ impl StatsArg {
 /// Does what `uruk trace` is asked for. A reader that has enough, such as `head`, is no error.
 pub(crate) fn trace(args: &TraceArgs) -> Result<(), RecordError> {
     let printed = match &args.command {
-        TraceCommand::Dump { file, format } => dump(&mut open(file)?, *format),
-        TraceCommand::Units { file } => print(Units(&history(&mut open(file)?))),
-        TraceCommand::Path { file } => print(Slowest(&history(&mut open(file)?))),
+        TraceCommand::Dump { recording, format } => dump(&mut open(recording)?, *format),
+        TraceCommand::Units { recording } => print(Units(&history(&mut open(recording)?))),
+        TraceCommand::Path { recording } => print(Slowest(&history(&mut open(recording)?))),
     };
     match printed {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -131,8 +130,9 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<(), RecordError> {
     }
 }
 
-fn open(path: &Path) -> Result<Reader, RecordError> {
-    Reader::open(path).map_err(|source| RecordError::Open { path: path.to_owned(), source })
+fn open(recording: &Path) -> Result<Reader, RecordError> {
+    let path = flight::file_of(recording)?;
+    Reader::open(&path).map_err(|source| RecordError::Open { path, source })
 }
 
 fn history(reader: &mut Reader) -> History {

@@ -8,11 +8,12 @@ use std::iter::successors;
 use uruk::core::{LookupError, WithCauses};
 use uruk::pipeline::link::LinkError;
 
-use super::hints;
+use super::{flight, hints};
 
 /// Prints `error` and its causes.
 pub(crate) fn error(error: &(dyn Error + 'static)) {
-    let hints = hints::of(error);
+    let mut hints = hints::of(error);
+    hints.extend(flight::hint_of(error));
     // Nothing is left to say if stderr is gone.
     let block = render(&format!("error: {error}"), error.source(), &hints);
     let _ = std::io::stderr().write_all(block.as_bytes());

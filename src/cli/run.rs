@@ -33,8 +33,8 @@ use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
-use super::record::{self, RecordError, StatsArg};
-use super::{profile, report, verbose, why_after};
+use super::record::{RecordError, StatsArg};
+use super::{flight, profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -93,8 +93,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     let order = args.speculate.as_deref().map(order::read).transpose()?;
     let ahead = Ahead { order, callees: args.speculate_callees };
     let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
-    args.record.as_deref().map(record::begin).transpose()?;
-    args.stats.map_or(Ok(()), |stats| stats.print_at_exit(args.record.is_some()))?;
+    flight::begin(args)?;
+    args.stats.map_or(Ok(()), StatsArg::print_at_exit)?;
     page::stay_at_exit(&args.dashboard)?;
     let observers = observe(args)?;
     let dispatcher =

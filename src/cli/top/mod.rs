@@ -14,6 +14,7 @@ use ratatui::backend::TestBackend;
 use uruk_recorder::{OpenError, Reader};
 
 use self::figures::Figures;
+use super::flight::{self, NoFlight};
 
 /// How often the screen is made anew.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -24,9 +25,9 @@ const TEXT_SIZE: (u16, u16) = (100, 60);
 /// `uruk top`.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// A recording: of a program that runs, or has ended in any way.
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    /// A recording, or the number of a process that runs or was ended; `last` is the one that began last.
+    #[arg(value_name = "FILE|PID")]
+    recording: PathBuf,
 
     /// Print the figures once, as text, and end.
     #[arg(long)]
@@ -38,15 +39,18 @@ pub(crate) struct TopArgs {
 pub(crate) enum TopError {
     #[error("{}: cannot be shown", path.display())]
     Recording { path: PathBuf, source: OpenError },
+    #[error(transparent)]
+    NoFlight(#[from] NoFlight),
     #[error("cannot draw on the terminal; without one, try --once")]
     Terminal(#[source] io::Error),
 }
 
 /// Shows a recording until `q` is pressed.
 pub(crate) fn top(args: &TopArgs) -> Result<(), TopError> {
+    let path = flight::file_of(&args.recording)?;
     let mut reader =
-        Reader::open(&args.file).map_err(|source| TopError::Recording { path: args.file.clone(), source })?;
-    let title = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Reader::open(&path).map_err(|source| TopError::Recording { path: path.clone(), source })?;
+    let title = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let shown = match args.once {
         true => io::stdout().lock().write_all(text(&mut reader, &title).as_bytes()),
         false => interactive(&mut reader, &title),
