@@ -69,6 +69,7 @@ pub use session::dylib::JitDylib;
 pub use session::generator::{DefinitionGenerator, DetachedRequest, GenerateRequest, GeneratorId};
 pub use session::platform::{AddedUnit, Platform, UnitNumber};
 pub use session::resource::{RemovalNumber, Resource, ResourceTracker, WeakResourceTracker};
+pub use session::resource_memory::{HeldMemory, ResourceMemory};
 pub use session::responsibility::{Detached, MaterializationResponsibility, Refused, ResolvedResponsibility};
 pub use session::search_order::SearchOrder;
 pub use session::unit::{MaterializationInterface, MaterializationUnit};

@@ -29,6 +29,7 @@ pub(crate) mod queued_unit;
 mod ready;
 pub(crate) mod removal;
 pub(crate) mod resource;
+pub(crate) mod resource_memory;
 pub(crate) mod responsibility;
 mod retry;
 pub(crate) mod search_order;
@@ -53,10 +54,11 @@ use crate::protocol::state::pending::ClaimedUnit;
 use crate::protocol::symbols::absolute::Addresses;
 use crate::protocol::symbols::define::Definition;
 use crate::ready_index::ReadyIndex;
+use crate::session::resource::Registered;
 use crate::sync::{Arc, BusyMutex, Latch, unique};
 use crate::{
-    DefineError, DefinitionGenerator, JitDylib, MaterializationUnit, Platform, Resource, ResourceTracker,
-    SessionError, SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
+    DefineError, DefinitionGenerator, JitDylib, MaterializationUnit, Platform, ResourceTracker, SessionError,
+    SymbolName, SymbolStringPool, Task, TaskDispatcher, WaitError,
 };
 
 use answers::Answers;
@@ -155,7 +157,7 @@ impl Payload for Live {
     type Unit = Unit;
     type Handler = Completion;
     type Generator = Arc<dyn DefinitionGenerator>;
-    type Resource = Box<dyn Resource>;
+    type Resource = Registered;
 }
 
 impl ExecutionSession {

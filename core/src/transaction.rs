@@ -26,6 +26,7 @@ use crate::protocol::removal::transaction::{Change, Refusal, RefusedChanges, Rem
 use crate::session::Unit;
 use crate::session::removal::RemovalTask;
 use crate::session::resource::PreparedResources;
+use crate::session::resource::Registered;
 use crate::sync::{Arc, unique, weakened};
 use crate::{
     DefineError, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, MaterializationUnit,
@@ -35,7 +36,7 @@ use crate::{
 pub use refused::{RefusedTransaction, TransactionError};
 
 /// The resources of trackers that a transaction has removed, by dylib.
-type RemovedInStep = Vec<RemovedResources<Box<dyn Resource>>>;
+type RemovedInStep = Vec<RemovedResources<Registered>>;
 
 /// Changes of a session that happen together or not at all.
 ///

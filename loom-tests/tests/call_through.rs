@@ -48,6 +48,7 @@ mod share {
     /// The memory of code. Its drop unmaps it.
     pub(super) struct LinkedCode {
         pub(super) published: executor::Published,
+        pub(super) bytes: u64,
         pub(super) is_gone: Arc<AtomicBool>,
     }
 
@@ -65,7 +66,7 @@ mod guard {
     pub(crate) struct GuardDomain;
 
     impl GuardDomain {
-        pub(crate) fn retire_with<T>(&self, what: T, _: Option<uruk_core::RemovalNumber>) {
+        pub(crate) fn retire_with<T>(&self, what: T, _: u64, _: Option<uruk_core::RemovalNumber>) {
             drop(what);
         }
     }
@@ -130,7 +131,8 @@ impl Scene {
         let (known, targets) = (Arc::new(CodeMap::default()), Arc::new(StubTargets::default()));
         let link = |address, targets: Option<Arc<StubTargets>>| {
             let is_gone = Arc::new(AtomicBool::new(false));
-            let memory = share::LinkedCode { published: executor::Published, is_gone: is_gone.clone() };
+            let memory =
+                share::LinkedCode { published: executor::Published, bytes: 0x100, is_gone: is_gone.clone() };
             let ranges = std::iter::once(address..address + 0x100).collect();
             let stubs = targets.map(|targets| Stubs { targets, cells: Arc::new(()) });
             (Code::new(memory, ranges, Box::default(), stubs, &known), is_gone)

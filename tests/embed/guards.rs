@@ -35,10 +35,13 @@ fn what_is_removed_stays_until_those_who_are_inside_have_passed() {
         let runtime = std::thread::Builder::new().name("runtime".into());
         let runtime = runtime.spawn_scoped(scope, run).expect("a thread");
         is_inside.wait();
+        let bytes = tracker.memory_usage().bytes;
         let removal = jit.remove_tracker(&tracker).expect("nothing of it objects");
-        let pending = PendingReclaim { pieces: 1, held_back_by: vec!["runtime".into()] };
-        assert_eq!((removal.is_done(), jit.pending_reclaim()), (false, pending));
+        let found = (removal.is_done(), jit.pending_reclaim());
         is_removed.open();
+        let pending = PendingReclaim { pieces: 1, bytes, held_back_by: vec!["runtime".into()] };
+        assert_eq!(found, (false, pending));
+        assert!(bytes > 0);
         removal.wait().expect("this thread is not inside");
         runtime.join().expect("no panic");
     });

@@ -24,6 +24,7 @@ mod images;
 mod lazy;
 #[cfg(feature = "llvm")]
 mod meanings;
+mod memory;
 mod names;
 #[cfg(feature = "llvm")]
 mod on_call;

@@ -6,7 +6,7 @@
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::removing::Clearing;
 use crate::protocol::state::effects::Effects;
-use crate::session::resource::{PreparedResources, Removed};
+use crate::session::resource::{PreparedResources, Registered, Removed};
 use crate::sync::Arc;
 use crate::{RemovalNumber, RemoveError, Resource};
 
@@ -20,11 +20,7 @@ pub(crate) struct RemovalTask(Outstanding);
 
 impl RemovalTask {
     /// Removes `resources`, which are in the order of their registration, newest first and past errors.
-    pub(crate) fn remove(
-        self,
-        dylib: Arc<str>,
-        resources: Vec<Box<dyn Resource>>,
-    ) -> Result<(), RemoveError> {
+    pub(crate) fn remove(self, dylib: Arc<str>, resources: Vec<Registered>) -> Result<(), RemoveError> {
         self.remove_by(dylib, resources, Resource::remove)
     }
 
@@ -32,7 +28,7 @@ impl RemovalTask {
     pub(crate) fn remove_by(
         self,
         dylib: Arc<str>,
-        resources: Vec<Box<dyn Resource>>,
+        resources: Vec<Registered>,
         remove: impl FnMut(Box<dyn Resource>) -> Removed,
     ) -> Result<(), RemoveError> {
         self.run(|| PreparedResources::new(resources, RemovalNumber::next()).remove_by(dylib, remove))
@@ -55,7 +51,7 @@ impl RemovalTask {
 /// The resources of a dylib that was cleared, in the order of their registration, tracker by tracker.
 #[must_use = "a close waits for it"]
 pub(crate) struct ClearedDylib {
-    resources: Vec<Box<dyn Resource>>,
+    resources: Vec<Registered>,
     removal: RemovalTask,
 }
 

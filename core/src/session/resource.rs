@@ -9,6 +9,7 @@ use crate::protocol::removal::policy::OnDependants;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::session::Live;
+use crate::session::resource_memory::{HeldMemory, ResourceMemory};
 use crate::shared_error;
 use crate::sync::{Arc, Weak, unique, weakened};
 use crate::{JitDylib, RemovalPolicy, RemoveError, SharedError, TrackerError};
@@ -28,6 +29,12 @@ pub trait Resource: Any + Send {
     /// Runs no code of others. A resource that is merely dropped is not told.
     fn prepare_removal(&mut self, removal: RemovalNumber) {
         let _ = removal;
+    }
+
+    /// Knows how much memory the resource holds, for [`ResourceTracker::memory_usage`]. Called once, before a tracker has the resource.
+    /// By default the resource counts for nothing.
+    fn memory(&self) -> Option<Arc<dyn ResourceMemory>> {
+        None
     }
 
     /// Gives back what the resource holds.
@@ -51,6 +58,22 @@ impl RemovalNumber {
     #[doc(hidden)]
     pub fn new() -> Self {
         Self::next()
+    }
+}
+
+/// A resource as a tracker has it, with its memory, which was asked for without a lock.
+pub(crate) struct Registered {
+    resource: Box<dyn Resource>,
+    memory: Option<Arc<dyn ResourceMemory>>,
+}
+
+impl Registered {
+    pub(crate) fn new(resource: Box<dyn Resource>) -> Self {
+        Self { memory: resource.memory(), resource }
+    }
+
+    pub(crate) fn memory(&self) -> Option<Arc<dyn ResourceMemory>> {
+        self.memory.clone()
     }
 }
 
@@ -129,6 +152,7 @@ impl ResourceTracker {
     /// # Errors
     /// [`TrackerError::Defunct`]; the resource has been dropped then.
     pub fn add_resource(&self, resource: Box<dyn Resource>) -> Result<(), TrackerError> {
+        let resource = Registered::new(resource);
         self.0
             .dylib
             .session()
@@ -241,6 +265,25 @@ impl ResourceTracker {
         removal.map_or(Ok(()), |removal| removal.remove_by(dylib(), resources.into_vec(), remove))
     }
 
+    /// How much memory the tracker's resources hold: of linked code, the bytes that its removal gives back, unless a handle keeps them.
+    /// Nothing for a tracker that was removed or transferred.
+    ///
+    /// Objects that were linked together share their memory. It counts for the tracker of one of them, and for that of another when
+    /// the first is removed. So the sum over trackers is what there is.
+    ///
+    /// # Concurrency
+    /// Takes the session's lock for a moment, and asks the resources after it.
+    ///
+    /// # Cost
+    /// Linear in the tracker's resources.
+    pub fn memory_usage(&self) -> HeldMemory {
+        let memories = self.0.dylib.session().transact(|state, _| {
+            let resources = state.definitions.resources_of(self.id_in(state));
+            resources.filter_map(Registered::memory).collect()
+        });
+        HeldMemory::of(memories)
+    }
+
     /// A handle that keeps neither the tracker nor its session: for what lies in the session itself.
     pub fn downgrade(&self) -> WeakResourceTracker {
         WeakResourceTracker(Arc::downgrade(&self.0))
@@ -267,6 +310,23 @@ impl ResourceTracker {
                 state.transfer_tracker(self.id_in(state), destination.id_in(state), effects)
             })
             .map_err(|Defunct| TrackerError::Defunct { dylib })
+    }
+}
+
+impl JitDylib {
+    /// How much memory the resources of the dylib's symbols hold: the sum over its trackers. Nothing for a dylib that was removed.
+    ///
+    /// # Concurrency
+    /// As [`ResourceTracker::memory_usage`].
+    ///
+    /// # Cost
+    /// Linear in the dylib's trackers and their resources.
+    pub fn memory_usage(&self) -> HeldMemory {
+        let memories = self.session().transact(|state, _| {
+            let resources = state.definitions.resources_of_dylib(self.id());
+            resources.filter_map(Registered::memory).collect()
+        });
+        HeldMemory::of(memories)
     }
 }
 
@@ -327,7 +387,8 @@ pub(crate) struct PreparedResources {
 
 impl PreparedResources {
     /// Tells `resources`, which are in the order of their registration, newest first and past panics.
-    pub(crate) fn new(mut resources: Vec<Box<dyn Resource>>, removal: RemovalNumber) -> Self {
+    pub(crate) fn new(resources: Vec<Registered>, removal: RemovalNumber) -> Self {
+        let mut resources: Vec<_> = resources.into_iter().map(|registered| registered.resource).collect();
         let prepare = |resource: &mut Box<dyn Resource>| {
             let prepared = crate::panics::guard(|| resource.prepare_removal(removal));
             prepared.err().map(|message| shared_error(format!("preparing a removal panicked: {message}")))

@@ -34,6 +34,7 @@ use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::state::effects::Effects;
 use crate::session::Live;
+use crate::session::resource::Registered;
 use crate::{
     DefineError, DelegateError, DependenceGroup, Dependency, EmitError, ExecutionSession, FailureCause,
     JitDylib, MaterializationUnit, ResolveError, Resource, SharedError, SymbolFlagsMap, SymbolMap,
@@ -293,6 +294,7 @@ macro_rules! common_methods {
             /// # Errors
             /// [`TrackerError::Defunct`] if the tracker was removed; the resource has been dropped then.
             pub fn add_resource(&self, resource: Box<dyn Resource>) -> Result<(), TrackerError> {
+                let resource = Registered::new(resource);
                 self.duty
                     .session()
                     .transact(|state, effects| state.add_claim_resource(self.duty.claim, resource, effects))

@@ -34,7 +34,13 @@ pub struct GuardDomain(Arc<Domain>);
 struct Domain {
     /// By which threads find their slots.
     number: u64,
-    slots: ReaderSlots<Box<dyn Any + Send + Sync>, RemovalNumber>,
+    slots: ReaderSlots<Retired, RemovalNumber>,
+}
+
+/// A value that waits, and the memory that goes with it.
+struct Retired {
+    _what: Box<dyn Any + Send + Sync>,
+    bytes: u64,
 }
 
 /// A thread that runs linked code: code that was there when it entered stays mapped until it has passed.
@@ -57,6 +63,8 @@ pub struct Guard {
 pub struct PendingReclaim {
     /// Pieces of code.
     pub pieces: usize,
+    /// Bytes of their memory.
+    pub bytes: u64,
     /// The threads that hold them back, by their names, or their numbers if they have none.
     pub held_back_by: Vec<Box<str>>,
 }
@@ -134,18 +142,28 @@ impl GuardDomain {
     /// # Cost
     /// Nothing if no thread has ever entered; otherwise a system call of 1 to 2 microseconds (`membarrier`).
     pub fn retire(&self, what: impl Any + Send + Sync) {
-        self.0.slots.retire(what, None, |what| Box::new(what));
+        self.retire_with(what, 0, None);
     }
 
     /// Like [`retire`](Self::retire), for a value that is removed together with others: the kernel is asked only for the first of them.
-    pub(crate) fn retire_with(&self, what: impl Any + Send + Sync, removal: Option<RemovalNumber>) {
-        self.0.slots.retire(what, removal, |what| Box::new(what));
+    /// `bytes` of memory go with it.
+    pub(crate) fn retire_with(
+        &self,
+        what: impl Any + Send + Sync,
+        bytes: u64,
+        removal: Option<RemovalNumber>,
+    ) {
+        self.0.slots.retire(what, removal, |what| Retired { _what: Box::new(what), bytes });
     }
 
     /// The values that wait, and the threads that they wait for.
     pub fn pending_reclaim(&self) -> PendingReclaim {
-        let (pieces, threads) = self.0.slots.pending();
-        PendingReclaim { pieces, held_back_by: threads.iter().map(|slot| slot.thread.clone()).collect() }
+        let (pieces, bytes, threads) = self.0.slots.pending(|retired| retired.bytes);
+        PendingReclaim {
+            pieces,
+            bytes,
+            held_back_by: threads.iter().map(|slot| slot.thread.clone()).collect(),
+        }
     }
 
     /// Whether this thread has a guard of the domain.
@@ -231,7 +249,10 @@ mod tests {
         let inner = domain.enter();
         domain.retire(what.clone());
         let name: Box<str> = thread::current().name().expect("a test has a name").into();
-        assert_eq!(domain.pending_reclaim(), PendingReclaim { pieces: 1, held_back_by: vec![name] });
+        assert_eq!(
+            domain.pending_reclaim(),
+            PendingReclaim { pieces: 1, bytes: 0, held_back_by: vec![name] }
+        );
         outer.checkpoint();
         assert!(!is_gone(), "another guard may stand for an address");
         drop(inner);
@@ -252,7 +273,8 @@ mod tests {
         let asked = || barrier::ASKED.get();
         let domain = GuardDomain::new();
         let what = Arc::new(());
-        let retire_all = |removal| (0..PIECES).for_each(|_| domain.retire_with(what.clone(), Some(removal)));
+        let retire_all =
+            |removal| (0..PIECES).for_each(|_| domain.retire_with(what.clone(), 3, Some(removal)));
         let [first, second, third] = [(); 3].map(|()| RemovalNumber::new());
         drop(domain.enter());
         let before = asked();
@@ -261,7 +283,8 @@ mod tests {
         let mut guard = domain.enter();
         let before = asked();
         retire_all(second);
-        assert_eq!((asked() - before, domain.pending_reclaim().pieces), (2, PIECES));
+        let pending = domain.pending_reclaim();
+        assert_eq!((asked() - before, pending.pieces, pending.bytes), (2, PIECES, 3 * PIECES as u64));
         guard.checkpoint();
         assert_eq!(Arc::strong_count(&what), 1);
         retire_all(second);

@@ -54,7 +54,7 @@ pub(super) struct ReaderSlots<T, B> {
 
 #[derive(Debug)]
 struct RetiredValue<T> {
-    _what: T,
+    what: T,
     /// The threads that were inside at `retire` and had not passed at the last look.
     waits_for: InsideThreads,
 }
@@ -144,7 +144,7 @@ impl<T, B: Copy + PartialEq> ReaderSlots<T, B> {
         let mut retired = self.retired.lock();
         // The thread that made the list non-empty looks at everything that waits, after a barrier that may be still to come.
         let is_known = !retired.is_empty();
-        retired.push(RetiredValue { _what: wrap(what), waits_for });
+        retired.push(RetiredValue { what: wrap(what), waits_for });
         self.any_retired.store(true, Ordering::Relaxed); // the barrier orders it
         drop(retired);
         if !weakened("guard::does_not_look_again") {
@@ -187,8 +187,8 @@ impl<T, B: Copy + PartialEq> ReaderSlots<T, B> {
         drop(free); // Its end may run code that comes back here.
     }
 
-    /// How much waits, and for whom: each thread once.
-    pub(super) fn pending(&self) -> (usize, Vec<Arc<ReaderSlot>>) {
+    /// How many values wait, their size, and for whom: each thread once.
+    pub(super) fn pending(&self, size: impl Fn(&T) -> u64) -> (usize, u64, Vec<Arc<ReaderSlot>>) {
         let retired = self.retired.lock();
         let mut threads: Vec<Arc<ReaderSlot>> = Vec::new();
         for (slot, sequence) in retired.iter().flat_map(|retired| &retired.waits_for) {
@@ -197,6 +197,6 @@ impl<T, B: Copy + PartialEq> ReaderSlots<T, B> {
                 threads.push(slot.clone());
             }
         }
-        (retired.len(), threads)
+        (retired.len(), retired.iter().map(|retired| size(&retired.what)).sum(), threads)
     }
 }

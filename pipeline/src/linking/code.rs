@@ -158,7 +158,12 @@ impl Code {
 
     /// Keeps it for the threads that are inside now. They cannot find other code of the same `removal` either.
     pub(super) fn retire(self: &Arc<Self>, removal: Option<RemovalNumber>) {
-        self.known.guards.retire_with(self.clone(), removal);
+        self.known.guards.retire_with(self.clone(), self.bytes(), removal);
+    }
+
+    /// Bytes of its memory; none once it is unmapped.
+    pub(super) fn bytes(&self) -> u64 {
+        self.mapped.lock().as_ref().map_or(0, |mapped| mapped.bytes)
     }
 
     /// Forgets where the code is before its memory goes: code that is linked next may lie there.
@@ -407,7 +412,8 @@ mod tests {
     fn code(known: &Arc<CodeMap>, ranges: &[(u64, u64)], refers_to: &[u64]) -> Arc<Code> {
         let ranges = ranges.iter().map(|&(start, end)| start..end).collect();
         let refers_to = refers_to.iter().map(|&address| ExecutorAddr::new(address)).collect();
-        let nothing = LinkedCode { published: Box::new(Nothing), _tls: None, _low_entries: Vec::new() };
+        let nothing =
+            LinkedCode { published: Box::new(Nothing), bytes: 0, _tls: None, _low_entries: Vec::new() };
         Code::new(nothing, ranges, refers_to, None, known)
     }
 

@@ -324,9 +324,11 @@ impl ObjectLinkingLayer {
             ..Actions::default()
         };
         let (reservation, noted) = tls.unzip();
+        let bytes = memory.bytes().total_bytes();
         let published = self.executor.publish(memory, reservation, actions);
         let code = LinkedCode {
             _tls: noted,
+            bytes,
             published: published.map_err(|error| refused(error, &image))?,
             _low_entries: Vec::new(),
         };

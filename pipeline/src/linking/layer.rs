@@ -350,9 +350,11 @@ impl ObjectLinkingLayer {
         let extent = |home| CodeExtent { home, ranges: linked.ranges.clone() };
         actions.end = self.platform.home(dylib).map(extent);
         let (reservation, noted) = tls.unzip();
+        let bytes = memory.bytes().total_bytes();
         let published = self.executor.publish(memory, reservation, actions);
         let code = LinkedCode {
             _tls: noted,
+            bytes,
             published: published.map_err(|error| refused(error, &linked.name))?,
             _low_entries: low_entries.into_values().collect(),
         };

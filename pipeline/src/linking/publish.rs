@@ -165,10 +165,11 @@ pub(super) fn publish(
     let number = code.ends_with(announced.len());
     let code = Owned::new(code, number);
     let mut owned = Vec::with_capacity(announced.len());
-    for Announced { responsibility, object, needs } in announced {
+    for (number_of_share, Announced { responsibility, object, needs }) in announced.into_iter().enumerate() {
         let Functions { initializers, indirect } =
             functions.get_mut(object).map(std::mem::take).unwrap_or_default();
-        let share = Share::new(platform.record(&responsibility, number, initializers, indirect), &code);
+        let recorded = platform.record(&responsibility, number, initializers, indirect);
+        let share = Share::new(recorded, &code, number_of_share);
         match responsibility.add_resource(Box::new(share.clone())) {
             Ok(()) => owned.push((responsibility, needs, share)),
             // It was removed; the resource has been dropped, and this is the rest of it.

@@ -8,15 +8,18 @@
 //!                     └──────────▶ owned ─▶ code ◀───────────────────────────┘
 //! ```
 //!
+//! The bytes of the code count for the tracker of one object, the first that is left.
+//!
 //! Holds: no record outlives the code it names. A share drops its record first. Functions that code has registered for its end run before
 //! any of the code that is removed together is unmapped, or with the last of it ([`endings`]).
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
-use uruk_core::{RemovalNumber, Resource};
+use uruk_core::{RemovalNumber, Resource, ResourceMemory};
 
 use super::code::{Code, CodeRemoval};
 use super::low::LowEntry;
@@ -30,6 +33,8 @@ use crate::runtime::endings;
 pub(super) struct LinkedCode {
     pub(super) _tls: Option<NotedTls>,
     pub(super) published: Box<dyn Published>,
+    /// Of the memory that goes with it.
+    pub(super) bytes: u64,
     pub(super) _low_entries: Vec<Arc<LowEntry>>,
 }
 
@@ -38,7 +43,7 @@ pub(super) struct LinkedCode {
 /// Emptied by the removal of the tracker or by a refused emission, if that comes first.
 #[derive(Clone)]
 pub(super) struct Share {
-    held: Arc<Mutex<Option<Held>>>,
+    held: Arc<Hold>,
     /// The removal that has begun.
     removal: Option<RemovalNumber>,
     /// Whether the functions that the code has registered for its end run with that.
@@ -52,18 +57,34 @@ pub(super) struct Owned {
     number: Option<CodeNumber>,
     /// The removal that it goes with.
     removal: Option<RemovalNumber>,
+    /// The shares that are left.
+    shares: Mutex<SharesLeft>,
 }
+
+/// Shares are numbered; the memory of the code counts for the first that is left.
+#[derive(Default)]
+struct SharesLeft {
+    first: usize,
+    /// Those behind it that are gone.
+    gone: BTreeSet<usize>,
+}
+
+/// The code, until the share has let go of it.
+struct Hold(Mutex<Option<Held>>);
 
 /// Fields drop in order: a function is no longer handed out when its code goes.
 struct Held {
     recorded: Option<Recorded>,
     code: Arc<Owned>,
+    /// Among the shares of the code.
+    number: usize,
 }
 
 impl Share {
-    pub(super) fn new(recorded: Option<Recorded>, code: &Arc<Owned>) -> Self {
-        let held = Held { recorded, code: code.clone() };
-        Self { held: Arc::new(Mutex::new(Some(held))), removal: None, ends: false }
+    /// The share of that `number` among those of the code.
+    pub(super) fn new(recorded: Option<Recorded>, code: &Arc<Owned>, number: usize) -> Self {
+        let held = Held { recorded, code: code.clone(), number };
+        Self { held: Arc::new(Hold(Mutex::new(Some(held)))), removal: None, ends: false }
     }
 
     /// Releases code that is not published. The shares of others stay.
@@ -80,9 +101,10 @@ impl Share {
 
     /// Lets go; of the code, when it was the last one.
     fn let_go_of(&self, last: impl FnOnce(&Code)) {
-        let held = self.held.lock().take();
-        let Some(Held { recorded, code }) = held else { return };
+        let held = self.held.0.lock().take();
+        let Some(Held { recorded, code, number }) = held else { return };
         drop(recorded);
+        code.shares.lock().leave(number);
         if let Some(mut owned) = Arc::into_inner(code) {
             owned.removal = self.removal;
             last(&owned.code);
@@ -91,7 +113,7 @@ impl Share {
 
     /// The number of the code, if it is held and may end before the process does.
     fn number(&self) -> Option<CodeNumber> {
-        self.held.lock().as_ref().and_then(|held| held.code.number)
+        self.held.0.lock().as_ref().and_then(|held| held.code.number)
     }
 
     /// Runs what the code has registered for its end, if that has come. The first of those that are removed together does it for all:
@@ -111,7 +133,24 @@ impl Share {
 
 impl Owned {
     pub(super) fn new(code: Arc<Code>, number: Option<CodeNumber>) -> Arc<Self> {
-        Arc::new(Self { code, number, removal: None })
+        Arc::new(Self { code, number, removal: None, shares: Mutex::default() })
+    }
+}
+
+impl SharesLeft {
+    fn leave(&mut self, number: usize) {
+        self.gone.insert(number);
+        while self.gone.remove(&self.first) {
+            self.first += 1;
+        }
+    }
+}
+
+impl ResourceMemory for Hold {
+    fn bytes(&self) -> u64 {
+        let held = self.0.lock();
+        let counts = |held: &&Held| held.code.shares.lock().first == held.number;
+        held.as_ref().filter(counts).map_or(0, |held| held.code.code.bytes())
     }
 }
 
@@ -139,6 +178,10 @@ pub(super) fn remove_resource(
 }
 
 impl Resource for Share {
+    fn memory(&self) -> Option<Arc<dyn ResourceMemory>> {
+        Some(self.held.clone())
+    }
+
     fn prepare_removal(&mut self, removal: RemovalNumber) {
         self.removal = Some(removal);
         if let Some(code) = self.number() {
@@ -156,6 +199,6 @@ impl Resource for Share {
 
 impl fmt::Debug for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Share").field("is_held", &self.held.lock().is_some()).finish()
+        f.debug_struct("Share").field("is_held", &self.held.0.lock().is_some()).finish()
     }
 }

@@ -200,6 +200,11 @@ impl InFlightAlloc {
         self.backing.working(segment)
     }
 
+    /// Bytes allocated, by kind.
+    pub fn bytes(&self) -> SegmentBytes {
+        self.backing.bytes()
+    }
+
     /// Announces a long write to segment number `segment`; only a hint.
     pub fn will_write(&mut self, segment: usize, range: Range<usize>) {
         self.backing.will_write(segment, range);

@@ -221,7 +221,6 @@ impl<P: Payload> Definitions<P> {
     }
 
     /// The dylib's trackers, newest first.
-    #[cfg(any(test, debug_assertions))]
     pub(super) fn trackers_of(&self, dylib: &Dylib) -> impl Iterator<Item = TrackerId> {
         let newest = self.trackers.id_at(dylib.newest_tracker);
         std::iter::successors(newest, |&id| self.trackers.id_at(self.trackers[id].links.next))

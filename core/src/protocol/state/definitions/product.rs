@@ -78,6 +78,10 @@ impl<R> Resources<R> {
         self.0.as_ref().is_none_or(|list| list.places.len() == list.gaps)
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &R> {
+        self.0.iter().flat_map(|list| &list.places).filter_map(|place| place.resource.as_ref())
+    }
+
     /// Newest last.
     pub(crate) fn into_vec(self) -> Vec<R> {
         let list = self.0.map(|list| list.places);
@@ -313,18 +317,5 @@ impl<P: Payload> Definitions<P> {
             assert_eq!(product.newest, newest, "a product knows its newest resource");
         }
         assert!(self.orphans.is_empty(), "what serves nobody has been taken out");
-    }
-}
-
-#[cfg(all(test, not(uruk_loom)))]
-mod parts {
-    //! For tests alone.
-    use super::*;
-
-    impl<R> Resources<R> {
-        pub(crate) fn iter(&self) -> impl Iterator<Item = &R> {
-            let list = self.0.as_ref().map(|list| &list.places);
-            list.into_iter().flatten().filter_map(|place| place.resource.as_ref())
-        }
     }
 }

@@ -83,6 +83,17 @@ impl<P: Payload> Definitions<P> {
         }
     }
 
+    /// The resources of a tracker; none if it is defunct, or is being removed.
+    pub(crate) fn resources_of(&self, tracker: TrackerId) -> impl Iterator<Item = &P::Resource> {
+        self.trackers.get(tracker).into_iter().flat_map(|tracker| tracker.resources.iter())
+    }
+
+    /// The resources of a dylib's trackers; none if it was removed.
+    pub(crate) fn resources_of_dylib(&self, dylib: DylibId) -> impl Iterator<Item = &P::Resource> {
+        let trackers = self.dylibs.get(dylib).into_iter().flat_map(|dylib| self.trackers_of(dylib));
+        trackers.flat_map(|tracker| self.resources_of(tracker))
+    }
+
     /// The newest row of a tracker.
     pub(in crate::protocol) fn first_row_of(&self, tracker: TrackerId) -> Option<RowId> {
         self.rows.id_at(self.trackers.get(tracker)?.first_row)
