@@ -15,6 +15,7 @@ use std::thread::panicking;
 use tracing::Span;
 use uruk_recorder::{Entry, Kind, Name};
 
+use crate::ids::Id;
 use crate::panics::{catch, guard};
 
 /// Runs `code` inside `span`, which is closed afterwards. For units and dispatchers that have spans of their own.
@@ -82,7 +83,21 @@ impl Inside {
     }
 }
 
+impl Inside {
+    /// Records an id that is known by now, as the recorder notes it.
+    #[inline(always)]
+    pub(crate) fn record_id(&self, field: &'static str, id: Option<impl Id>) {
+        record_id(self.0.as_deref(), field, id);
+    }
+}
+
 impl Watched {
+    /// As [`Inside::record_id`], before the span is entered.
+    #[inline(always)]
+    pub(crate) fn record_id(&self, field: &'static str, id: Option<impl Id>) {
+        record_id(self.0.as_deref(), field, id);
+    }
+
     #[inline(always)]
     pub(crate) fn new(PhaseSpan(span, name): PhaseSpan) -> Self {
         Self(if span.is_disabled() { None } else { Some(boxed(span)) }, name)
@@ -126,6 +141,13 @@ impl Drop for Inside {
         if let Some(span) = self.0.take() {
             leave(span);
         }
+    }
+}
+
+#[inline(always)]
+fn record_id(span: Option<&Span>, field: &'static str, id: Option<impl Id>) {
+    if let (Some(span), Some(id)) = (span, id) {
+        span.record(field, id.noted());
     }
 }
 

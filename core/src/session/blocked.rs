@@ -26,15 +26,25 @@ impl ExecutionSession {
         deadline: Option<Deadline>,
         here: bool,
     ) -> Outcome {
-        let phase = crate::in_span::phase!("session.lookup", symbols = search.symbols.len());
+        let phase = crate::in_span::phase!(
+            "session.lookup",
+            session = self.0.tag.noted(),
+            query = tracing::field::Empty,
+            symbols = search.symbols.len(),
+        );
         // An answer is large: in a closure it would be moved once more.
-        let _inside = inside(phase);
+        let inside = inside(phase);
         search.refusal = self.refuses_waits();
         // Without a look at what there is: a thread that does not exist here may hold the lock.
         if let Some(WaitError::Forked) = search.refusal {
             return Err(LookupError::Wait(WaitError::Forked));
         }
-        let wait_span = Watched::new(crate::in_span::phase!("lookup.wait", of = %WaitedNames(&search)));
+        let wait_span = Watched::new(crate::in_span::phase!(
+            "lookup.wait",
+            session = self.0.tag.noted(),
+            query = tracing::field::Empty,
+            of = %WaitedNames(&search),
+        ));
         let runs_here = here.then(crate::task::in_place::run_here);
         // Deferred tasks stay in this thread's queue until the guard drops.
         let _runs = deadline.map(|_| RunsReady);
@@ -54,6 +64,7 @@ impl ExecutionSession {
                 holding::tell(query, holdings, state, effects);
             }
         });
+        inside.record_id("query", waiter.query);
         units.into_iter().for_each(crate::task::in_place::queue_here);
         drop(held_back);
         match asked.answer() {
@@ -90,6 +101,7 @@ impl ExecutionSession {
             let query = waiter.query.map_or(0, Id::noted);
             uruk_recorder::note(|| Entry::new(kind).of(self.0.tag.noted()).with(query, 0));
         };
+        wait_span.record_id("query", waiter.query);
         note(Kind::Blocked);
         let (met, waited) = wait_span.around(|| {
             let latch = if blocking.is_some() { Blocking::latch } else { Latch::new };

@@ -7,7 +7,7 @@
 //! **Architecture Invariant:** a lookup on behalf of a claimed unit is never refused for want of room. That would fail symbols, and
 //! work in flight would wait for room that it has to make itself.
 
-use crate::ids::{QueryId, RowId};
+use crate::ids::{Id, QueryId, RowId};
 use crate::protocol::state::SessionState;
 use crate::protocol::state::effects::Effects;
 use crate::protocol::state::{Order, Search};
@@ -39,13 +39,21 @@ impl ExecutionSession {
         completion: Completion,
         lodged: impl FnOnce(Option<QueryId>, &mut SessionState<Live>, &mut Effects<Live>),
     ) {
-        let phase = crate::in_span::phase!("lookup.lodge", symbols = search.symbols.len());
+        let phase = crate::in_span::phase!(
+            "lookup.lodge",
+            session = self.0.tag.noted(),
+            query = tracing::field::Empty,
+            by_claim = search.asked_by.map(|asker| asker.claim.noted()),
+            symbols = search.symbols.len(),
+        );
         let inside = crate::inside(phase);
-        self.transact(|state, effects| {
+        let query = self.transact(|state, effects| {
             let name = |position: usize| order.as_slice()[position].0.shared_name();
             let query = state.lookup(search, completion, name, effects);
             lodged(query, state, effects);
+            query
         });
+        inside.record_id("query", query);
         drop(inside);
     }
 

@@ -164,7 +164,14 @@ fn run(unit: ClaimedUnit<Unit>, outstanding: Outstanding) {
     let duty = Box::new(Duty::new(dylib, claim, name, symbols, initializer));
     // A panic, in `discard` too, drops the duty inside the frame, which fails it with the message.
     let run = move || {
-        let phase = crate::in_span::phase!("unit.materialize", unit = %duty.unit_name, dylib = duty.dylib().name(), %priority);
+        let phase = crate::in_span::phase!(
+            "unit.materialize",
+            session = duty.session().tag().noted(),
+            claim = claim.noted(),
+            unit = %duty.unit_name,
+            dylib = duty.dylib().name(),
+            %priority,
+        );
         let leaf = hints.is_leaf().then(|| duty.unit_name.clone().into());
         let materialize = || {
             let (mut unit, responsibility) = (unit.into_inner(), frame::attach(duty));

@@ -30,6 +30,7 @@ use std::error::Error;
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::ids::Id;
 use crate::protocol::state::SessionState;
 use crate::protocol::state::definitions::tracker::Defunct;
 use crate::protocol::state::effects::Effects;
@@ -191,7 +192,13 @@ impl MaterializationResponsibility {
     pub(crate) fn resolve(&self, addresses: &SymbolMap) -> Result<(), Box<ResolveError>> {
         let (claim, covered) = (self.duty.claim, &self.duty.symbols);
         let unit = &self.duty.unit_name;
-        let phase = crate::in_span::phase!("symbols.resolve", unit = %unit, symbols = covered.len());
+        let phase = crate::in_span::phase!(
+            "symbols.resolve",
+            session = self.duty.session().tag().noted(),
+            claim = claim.noted(),
+            unit = %unit,
+            symbols = covered.len(),
+        );
         // An error is large, and rare: what is moved on the way out of the lock is a pointer.
         let resolve = |state: &mut SessionState<Live>, effects: &mut Effects<Live>| {
             state.resolve(claim, unit, covered, addresses, effects).map_err(Box::new)
@@ -223,7 +230,13 @@ impl ResolvedResponsibility {
     /// ORC: `MaterializationResponsibility::notifyEmitted`.
     pub fn notify_emitted(mut self, groups: Vec<DependenceGroup>) -> Result<(), Refused<Self, EmitError>> {
         let (unit, symbols) = (&self.duty.unit_name, self.duty.symbols.len());
-        let phase = crate::in_span::phase!("symbols.emit", unit = %unit, symbols);
+        let phase = crate::in_span::phase!(
+            "symbols.emit",
+            session = self.duty.session().tag().noted(),
+            claim = self.duty.claim.noted(),
+            unit = %unit,
+            symbols,
+        );
         match in_span(phase, || self.emit(&groups)) {
             Ok(()) => Ok(()),
             Err(error) => Err(Refused::new(self, *error)),
