@@ -38,6 +38,7 @@
 //! | keep name spaces apart | [`Jit::create_dylib`], [`Scope`] |
 //! | build modules with inkwell | [`ThreadSafeModule::build`](pipeline::ir::ThreadSafeModule::build) |
 //! | watch it on a page in the browser | `dashboard::Dashboard`, with the feature `dashboard` |
+//! | watch it with Prometheus and Grafana | `Jit::metrics`, with the feature `metrics` |
 //! | have it compiled in the background | [`Scope::request`] |
 //! | bring a compiler of one's own | [`Scope::add_object_fn`]; with a cache [`Scope::add_cached_object_fn`], [`Request::cached`]; [`FnUnit`](core::FnUnit); [`MaterializationUnit`](core::MaterializationUnit) for more |
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
@@ -63,6 +64,7 @@
 //! - `cache`, part of `llvm`: what was compiled is found again, also without LLVM.
 //! - `rayon`: tasks in a rayon pool of the host.
 //! - `trace`: what happens, as a file for Perfetto.
+//! - `metrics`: counts and sizes for Prometheus.
 //! - `cli`: the command; `cargo install --path . --features cli`.
 
 #[cfg(all(doctest, feature = "llvm"))]
@@ -98,6 +100,8 @@ mod jit;
 mod lazy;
 mod link;
 mod lookup;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "llvm")]
 mod modules;
 mod object_unit;

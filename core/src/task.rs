@@ -9,6 +9,7 @@ pub(crate) mod unit;
 mod waiting;
 mod work;
 
+use std::any::Any;
 use std::fmt;
 use std::time::Duration;
 
@@ -353,6 +354,12 @@ pub trait TaskDispatcher: Send + Sync + fmt::Debug {
     /// begins to wait in a [`SerialQueue`] notes it for [`Task::waits_since_us`]. To be forwarded like the two above.
     fn now_us(&self) -> Option<u32> {
         None
+    }
+
+    /// Hands `reader` the dispatcher that runs the tasks: this one, or the one that it hands tasks on to. A reader that knows its type
+    /// reads its counters. The default hands over nothing.
+    fn inspect(&self, reader: &mut dyn FnMut(&dyn Any)) {
+        let _ = reader;
     }
 
     /// Stops taking tasks; returns when no task is queued or running any more (called from one of its

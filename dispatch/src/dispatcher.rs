@@ -1,5 +1,6 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
+use std::any::Any;
 use std::io;
 use std::time::Instant;
 
@@ -266,6 +267,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
 
     fn now_us(&self) -> Option<u32> {
         self.pool.stopwatch.now_us()
+    }
+
+    fn inspect(&self, reader: &mut dyn FnMut(&dyn Any)) {
+        reader(self);
     }
 
     fn shutdown(&self) {

@@ -46,6 +46,7 @@ mod here;
 mod model;
 mod spare;
 
+use std::any::Any;
 use std::time::Duration;
 
 use rayon_core::ThreadPool;
@@ -346,6 +347,10 @@ impl TaskDispatcher for RayonTaskDispatcher {
     fn waits_no_more(&self, task: Waiting) {
         // It lifts no limit on what may start.
         self.shared.limits.wait_no_more(task);
+    }
+
+    fn inspect(&self, reader: &mut dyn FnMut(&dyn Any)) {
+        reader(self);
     }
 
     fn shutdown(&self) {

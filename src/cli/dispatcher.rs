@@ -5,6 +5,8 @@
 //! that its code expects. Code that is linked later, such as an archive's member that `dlsym` asks for, is
 //! compiled on the thread that asks.
 
+use std::any::Any;
+
 use uruk::core::sync::{Arc, Latch, Mutex};
 use uruk::core::{InPlaceTaskDispatcher, Task, TaskDispatcher, WaitError, Waiting};
 use uruk::dispatch::{BuildError, WorkStealingTaskDispatcher};
@@ -85,6 +87,12 @@ impl TaskDispatcher for RetiringDispatcher {
 
     fn now_us(&self) -> Option<u32> {
         self.pool()?.now_us()
+    }
+
+    fn inspect(&self, reader: &mut dyn FnMut(&dyn Any)) {
+        if let Some(pool) = self.pool() {
+            pool.inspect(reader);
+        }
     }
 
     fn shutdown(&self) {

@@ -12,7 +12,6 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use uruk_core::sync::{Arc, thread};
-use uruk_core::{JitDylib, WeakJitDylib};
 use uruk_recorder::{EnableError, OpenError, Reader};
 
 use self::store::Feed;
@@ -167,18 +166,19 @@ impl Dashboard {
         Self::start(Feed::new(reader, false), None, options.into())
     }
 
-    /// Shows what this process notes, and answers questions about symbols of a dylib.
-    fn of_dylib(main: &JitDylib, options: DashboardOptions) -> Result<Self, DashboardError> {
+    /// Shows what this process notes, and answers questions about an engine.
+    fn of_engine(jit: &Jit, options: DashboardOptions) -> Result<Self, DashboardError> {
         if !uruk_recorder::is_on() {
             uruk_recorder::enable(uruk_recorder::Options::default()).map_err(DashboardError::Recorder)?;
         }
         let reader = Reader::new().ok_or(DashboardError::NoRecorder)?;
-        Self::start(Feed::new(reader, true), Some(main.downgrade()), options)
+        let asked = routes::Asked { main: jit.main_dylib().downgrade(), metrics: jit.metrics() };
+        Self::start(Feed::new(reader, true), Some(asked), options)
     }
 
     fn start(
         feed: Feed,
-        main: Option<WeakJitDylib>,
+        asked: Option<routes::Asked>,
         options: DashboardOptions,
     ) -> Result<Self, DashboardError> {
         let DashboardOptions { address, token, hosts } = options;
@@ -203,7 +203,7 @@ impl Dashboard {
         };
         let gate = gate::Gate::new(token.as_deref(), hosts);
         let (end, ended) = serve::End::pair();
-        let shown = Arc::new(routes::Shown::new(feed, main));
+        let shown = Arc::new(routes::Shown::new(feed, asked));
         let thread = thread::Builder::new()
             .name("uruk-dashboard".to_owned())
             .spawn(move || serve::serve(listener, shown, gate, ended))
@@ -228,7 +228,7 @@ impl Jit {
     /// # Errors
     /// [`DashboardError`]: an address that other machines reach needs a [token](DashboardOptions::token).
     pub fn dashboard(&self, options: impl Into<DashboardOptions>) -> Result<Dashboard, DashboardError> {
-        Dashboard::of_dylib(self.main_dylib(), options.into())
+        Dashboard::of_engine(self, options.into())
     }
 }
 

@@ -19,6 +19,7 @@ use uruk_recorder::{History, PathStep, PathWork};
 use super::frame::{self, Place};
 use super::gate::{self, Gate};
 use super::store::Feed;
+use crate::metrics::EngineMetrics;
 
 /// How long a client that has everything waits for more.
 const NEWS_PERIOD: Duration = Duration::from_millis(100);
@@ -51,13 +52,20 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 #[derive(Debug)]
 pub(super) struct Shown {
     feed: Mutex<Feed>,
-    /// The main dylib, while there is one: what is asked about is looked for there.
-    main: Option<WeakJitDylib>,
+    asked: Option<Asked>,
+}
+
+/// An engine, while there is one.
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// Symbols are looked for here.
+    pub(super) main: WeakJitDylib,
+    pub(super) metrics: EngineMetrics,
 }
 
 impl Shown {
-    pub(super) fn new(feed: Feed, main: Option<WeakJitDylib>) -> Self {
-        Self { feed: Mutex::new(feed), main }
+    pub(super) fn new(feed: Feed, asked: Option<Asked>) -> Self {
+        Self { feed: Mutex::new(feed), asked }
     }
 
     /// Takes in what has been noted since the last time.
@@ -72,6 +80,7 @@ pub(super) fn router(shown: Arc<Shown>, gate: Gate) -> Router {
         .route("/path", get(path))
         .route("/why", get(why))
         .route("/info", get(info))
+        .route("/metrics", get(metrics))
         .with_state(shown);
     for (path, kind, text) in FILES {
         router = router.route(path, get(|| async { ([(header::CONTENT_TYPE, *kind)], *text) }));
@@ -146,12 +155,24 @@ async fn why(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<String
     let Some(symbol) = query.get("symbol").filter(|symbol| !symbol.is_empty()) else {
         return (StatusCode::BAD_REQUEST, "Which symbol? /why?symbol=main\n").into_response();
     };
-    let Some(main) = shown.main.as_ref().and_then(WeakJitDylib::upgrade) else {
-        return (StatusCode::NOT_FOUND, "The engine is gone: there is none to ask.\n").into_response();
-    };
+    let Some(main) = shown.asked.as_ref().and_then(|asked| asked.main.upgrade()) else { return no_engine() };
     let session = main.session();
     let why = session.why(&main, &session.intern(symbol));
     json_of(&json!({ "symbol": symbol, "dylib": &*why.dylib, "why": why.to_string() }))
+}
+
+/// For Prometheus: read now, and kept nowhere.
+async fn metrics(State(shown): State<Arc<Shown>>) -> Response {
+    match shown.asked.as_ref().filter(|asked| asked.metrics.has_engine()) {
+        Some(asked) => {
+            ([(header::CONTENT_TYPE, EngineMetrics::CONTENT_TYPE)], asked.metrics.text()).into_response()
+        }
+        None => no_engine(),
+    }
+}
+
+fn no_engine() -> Response {
+    (StatusCode::NOT_FOUND, "The engine is gone: there is none to ask.\n").into_response()
 }
 
 /// The version and the process.
@@ -159,7 +180,7 @@ async fn info(State(shown): State<Arc<Shown>>) -> Response {
     json_of(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "process": shown.feed.lock().process(),
-        "answers": shown.main.is_some(),
+        "answers": shown.asked.is_some(),
     }))
 }
 

@@ -3,5 +3,9 @@
 mod browser;
 mod client;
 mod guests;
+#[cfg(feature = "llvm")]
+mod metrics;
 mod page;
+#[cfg(feature = "llvm")]
+mod prometheus;
 mod recording;

@@ -34,6 +34,7 @@ impl fmt::Debug for Clock {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WaitHistogram {
     buckets: [u64; BUCKETS],
+    total_us: u64,
 }
 
 /// The last bucket begins at 2^30 microseconds, which are eighteen minutes.
@@ -51,6 +52,11 @@ impl WaitHistogram {
         self.buckets.iter().sum()
     }
 
+    /// All times together, in microseconds.
+    pub fn total_us(&self) -> u64 {
+        self.total_us
+    }
+
     /// The end, in microseconds, of the bucket in which that part of all times (0.5 is the median) is reached; nothing if
     /// there are no times, and `u64::MAX` for the last bucket.
     pub fn quantile_us(&self, part: f64) -> Option<u64> {
@@ -66,7 +72,7 @@ impl WaitHistogram {
 
 impl Default for WaitHistogram {
     fn default() -> Self {
-        Self { buckets: [0; BUCKETS] }
+        Self { buckets: [0; BUCKETS], total_us: 0 }
     }
 }
 
@@ -79,24 +85,30 @@ impl fmt::Debug for WaitHistogram {
 
 /// The counters behind a histogram.
 #[derive(Debug)]
-pub(crate) struct WaitCounters([Counter; BUCKETS]);
+pub(crate) struct WaitCounters {
+    buckets: [Counter; BUCKETS],
+    total_us: Counter,
+}
 
 impl WaitCounters {
+    /// Counts a time. Few threads meet here: each slot has its own counters.
     pub(crate) fn count(&self, wait_us: u32) {
         let bucket = (u32::BITS - wait_us.leading_zeros()) as usize;
-        self.0[bucket.min(BUCKETS - 1)].increment();
+        self.buckets[bucket.min(BUCKETS - 1)].increment();
+        self.total_us.add(wait_us.into(), false);
     }
 
     pub(super) fn add_to(&self, sum: &mut WaitHistogram) {
-        for (bucket, counter) in sum.buckets.iter_mut().zip(&self.0) {
+        for (bucket, counter) in sum.buckets.iter_mut().zip(&self.buckets) {
             *bucket += counter.get();
         }
+        sum.total_us += self.total_us.get();
     }
 }
 
 impl Default for WaitCounters {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Counter::default()))
+        Self { buckets: std::array::from_fn(|_| Counter::default()), total_us: Counter::default() }
     }
 }
 
@@ -176,7 +188,7 @@ mod tests {
         counters.add_to(&mut waits);
         let filled: Vec<_> = waits.buckets().iter().enumerate().filter(|(_, count)| **count > 0).collect();
         assert_eq!(filled, [(0, &1), (1, &1), (2, &2), (3, &1), (10, &1), (11, &1), (31, &1)]);
-        assert_eq!(waits.count(), 8);
+        assert_eq!((waits.count(), waits.total_us()), (8, 10 + 1023 + 1024 + u64::from(u32::MAX)));
         assert_eq!(waits.quantile_us(0.5), Some(4));
         assert_eq!((waits.quantile_us(0.0), waits.quantile_us(1.0)), (Some(1), Some(u64::MAX)));
         assert_eq!(WaitHistogram::default().quantile_us(0.5), None);

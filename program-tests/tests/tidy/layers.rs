@@ -46,7 +46,7 @@ const PIPELINE: [&str; 16] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 36] = [
+const FACADE: [&str; 37] = [
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
@@ -80,6 +80,7 @@ const FACADE: [&str; 36] = [
     "dylibs",
     "builder",       // how it is made
     "image_builder", // a program that never runs
+    "metrics",       // figures for Prometheus
     "dashboard",     // notes as a page
     "trace",         // spans as a file
     "cli",           // the command
