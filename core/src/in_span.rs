@@ -13,7 +13,7 @@ use std::panic::resume_unwind;
 use std::thread::panicking;
 
 use tracing::Span;
-use uruk_recorder::{Entry, Kind, Name};
+use uruk_recorder::Name;
 
 use crate::ids::Id;
 use crate::panics::{catch, guard};
@@ -107,7 +107,7 @@ impl Watched {
     pub(crate) fn enter(mut self) -> Inside {
         let inside = Inside(self.0.take().map(enter), self.1, PhantomData);
         if self.1 != Name::NONE {
-            note(Kind::PhaseBegun, self.1);
+            uruk_recorder::phase_begun(self.1);
         }
         inside
     }
@@ -136,7 +136,7 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         if self.1 != Name::NONE {
-            note(Kind::PhaseEnded, self.1);
+            uruk_recorder::phase_ended(self.1);
         }
         if let Some(span) = self.0.take() {
             leave(span);
@@ -149,11 +149,6 @@ fn record_id(span: Option<&Span>, field: &'static str, id: Option<impl Id>) {
     if let (Some(span), Some(id)) = (span, id) {
         span.record(field, id.noted());
     }
-}
-
-#[cold]
-fn note(kind: Kind, name: Name) {
-    uruk_recorder::note(|| Entry::new(kind).named(name));
 }
 
 #[cold]

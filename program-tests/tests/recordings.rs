@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use uruk_tests::inputs::bitcode;
-use uruk_tests::process::{Input, Outcome, run};
+use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::uruk::uruk;
 
 const MAIN: &str = "
@@ -96,6 +96,57 @@ fn statistics_by_unit_and_of_the_slowest_lookup_are_printed_at_the_end() {
     }
     let refused = command(&["run", "--stats=colours"], &[&files[0]], &[]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("stages, units, path"));
+}
+
+/// The object of `--stats=json`: the last line that begins as one.
+fn figures(outcome: &Outcome) -> Value {
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    let line = errors.lines().rfind(|line| line.starts_with('{'));
+    serde_json::from_str(line.unwrap_or_else(|| panic!("no object: {errors}"))).expect("it is JSON")
+}
+
+/// Programs read it: keys stay. `src/README.md` lists them.
+#[test]
+fn statistics_are_an_object_however_the_program_ends() {
+    let files = [bitcode("main.c", MAIN), bitcode("helper.c", HELPER)].map(|file| file.expect("it compiles"));
+    let stop =
+        bitcode("stop.c", "int raise(int); int main(void) { return raise(15); }").expect("it compiles");
+    let ends = command(&["run", "-O1", "--stats=json"], &[&files[0], &files[1]], &[]);
+    let stopped = command(&["run", "-O1", "--stats=json"], &[&stop], &[]);
+    assert_eq!(ends.end, End::Exited(3));
+    assert_eq!(stopped.end, End::Killed(15));
+    for (outcome, units) in [(&ends, 2), (&stopped, 1)] {
+        let figures = figures(outcome);
+        let keys: Vec<_> = figures.as_object().expect("it is an object").keys().map(String::as_str).collect();
+        let known = [
+            "ahead",
+            "cache",
+            "lost_notes",
+            "memory",
+            "passes",
+            "since_start_ns",
+            "stages",
+            "symbols",
+            "tiers",
+            "units",
+        ];
+        assert_eq!(keys, known);
+        assert_eq!(figures["units"], serde_json::json!({ "claimed": units, "emitted": units }));
+        assert_eq!((&figures["symbols"]["failed"], &figures["lost_notes"]), (&0.into(), &0.into()));
+        let stages = figures["stages"].as_array().expect("it is a list");
+        let codegen = stages.iter().find(|stage| stage["name"] == "ir.codegen").expect("code was generated");
+        assert_eq!((&codegen["count"], &codegen["is_wait"]), (&units.into(), &false.into()));
+        assert!(codegen["own_ns"].as_u64() <= codegen["total_ns"].as_u64(), "{codegen}");
+        let wait = stages.iter().find(|stage| stage["name"] == "session.lookup").expect("the command waited");
+        assert_eq!(wait["is_wait"], true);
+        let passes = figures["passes"].as_array().expect("it is a list");
+        assert!(
+            passes.iter().any(|pass| pass["stage"] != "" && pass["runs"].as_u64() > Some(0)),
+            "{passes:?}"
+        );
+    }
+    assert!(figures(&ends)["memory"]["peak_bytes"].as_u64() > Some(0));
+    assert_eq!(figures(&stopped)["memory"], Value::Null);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::names::Name;
 use crate::note::{Kind, Note, ThreadId};
 use crate::reader::{Batch, Reader};
+use crate::sums::{EndedPhase, Sums};
 
 /// The number of a claim, a query or another thing of a session: the session's number comes first.
 pub type NotedId = (u16, u64);
@@ -15,12 +17,11 @@ pub struct History {
     pub claims: BTreeMap<NotedId, ClaimHistory>,
     /// By id.
     pub lookups: BTreeMap<NotedId, LookupHistory>,
-    /// The end of the newest note.
-    pub end: u64,
-    /// Notes that were lost. With them a history may have holes.
-    pub lost: u64,
+    /// How often each thing happened. Notes that it counts as lost may be holes in the history.
+    pub sums: Sums,
     threads: HashMap<ThreadId, ThreadNow>,
-    names: HashMap<u32, String>,
+    /// The thread that began with a phase last.
+    newest: ThreadId,
 }
 
 /// A unit's way from its claim to its end. Times are nanoseconds since the recording began.
@@ -65,40 +66,44 @@ pub struct LookupHistory {
     pub has_failed: bool,
 }
 
-/// The units and phases that a thread is in.
+/// The units that a thread is in.
 #[derive(Clone, Debug, Default)]
 struct ThreadNow {
     /// Units that were begun and not left, the innermost last.
     units: Vec<(NotedId, u64)>,
-    /// Phases, the innermost last: their name, beginning, and time in phases inside.
-    phases: Vec<(u32, u64, u64)>,
     blocked_since: Option<u64>,
     /// Phases outside of units; the next claim that resolves or emits here had them.
-    unclaimed: Vec<(u32, u64)>,
+    unclaimed: Vec<EndedPhase>,
 }
 
 impl History {
     /// Reads all that a reader has, and goes on where it was.
     pub fn read(&mut self, reader: &mut Reader) {
         let batch = reader.read();
-        self.add(&batch, |note| reader.name(note.name));
+        self.add(&batch, |name| reader.name(name));
     }
 
-    /// Adds notes. `name` gives the text of a note's name.
-    pub fn add(&mut self, batch: &Batch, name: impl Fn(&Note) -> String) {
-        self.lost += batch.lost;
+    /// Adds notes. `text` gives the text of a name.
+    pub fn add(&mut self, batch: &Batch, text: impl Fn(Name) -> String) {
+        self.sums.lost += batch.lost;
         for (thread, note) in &batch.notes {
-            self.end = self.end.max(note.time);
-            self.names.entry(note.name.number()).or_insert_with(|| name(note));
-            self.add_note(*thread, note);
+            self.add_note(*thread, note, &text);
         }
     }
 
-    fn add_note(&mut self, thread: ThreadId, note: &Note) {
+    /// The phase that began last of those that go on, and its unit: what is under way.
+    pub fn under_way(&self) -> Option<(&str, &str)> {
+        let phase = self.sums.phase_of(self.newest)?;
+        let (unit, _) = self.threads.get(&self.newest)?.units.last()?;
+        Some((phase, &self.claims.get(unit)?.unit))
+    }
+
+    fn add_note(&mut self, thread: ThreadId, note: &Note, text: impl Fn(Name) -> String) {
+        let ended = self.sums.add_note(thread, note, &text);
         let (id, time) = ((note.session, note.a), note.time);
         match note.kind {
             Kind::Lodged => {
-                let symbol = self.names[&note.name.number()].clone();
+                let symbol = text(note.name);
                 let lookup = LookupHistory { symbol, lodged: time, asked_by: note.b, ..Default::default() };
                 self.lookups.entry(id).or_insert(lookup);
             }
@@ -109,7 +114,7 @@ impl History {
                 }
             }
             Kind::Claimed => {
-                let unit = self.names[&note.name.number()].clone();
+                let unit = text(note.name);
                 let claim =
                     ClaimHistory { unit, claimed: Some(time), wanted_by: note.b, ..Default::default() };
                 self.claims.insert(id, claim);
@@ -133,12 +138,11 @@ impl History {
                     claim.failed.get_or_insert(time);
                 }
             }
-            Kind::PhaseBegun => {
-                let now = self.threads.entry(thread).or_default();
-                now.phases.push((note.name.number(), time, 0));
-            }
-            Kind::PhaseEnded => self.end_phase(thread, time),
+            Kind::PhaseBegun => self.newest = thread,
             _ => {}
+        }
+        if let Some(ended) = ended {
+            self.add_phase_of(thread, ended);
         }
     }
 
@@ -162,29 +166,23 @@ impl History {
         }
     }
 
-    fn end_phase(&mut self, thread: ThreadId, time: u64) {
+    fn add_phase_of(&mut self, thread: ThreadId, ended: EndedPhase) {
         let now = self.threads.entry(thread).or_default();
-        let Some((name, begun, inside)) = now.phases.pop() else { return };
-        let whole = time.saturating_sub(begun);
-        if let Some((.., inside)) = now.phases.last_mut() {
-            *inside += whole;
-        }
-        let own = whole.saturating_sub(inside);
         match now.units.last().copied() {
-            Some((id, _)) => self.add_phase(id, name, own),
-            None => now.unclaimed.push((name, own)),
+            Some((id, _)) => self.add_phase(id, &ended),
+            None => now.unclaimed.push(ended),
         }
     }
 
     /// Gives phases that ran outside of units to the claim that they ran for.
     fn attribute(&mut self, thread: ThreadId, id: NotedId) {
         let unclaimed = self.threads.entry(thread).or_default().unclaimed.drain(..).collect::<Vec<_>>();
-        unclaimed.into_iter().for_each(|(name, own)| self.add_phase(id, name, own));
+        unclaimed.iter().for_each(|ended| self.add_phase(id, ended));
     }
 
-    fn add_phase(&mut self, id: NotedId, name: u32, own: u64) {
-        let name = self.names.get(&name).cloned().unwrap_or_default();
-        *self.claims.entry(id).or_default().phases.entry(name).or_default() += own;
+    fn add_phase(&mut self, id: NotedId, ended: &EndedPhase) {
+        let phases = &mut self.claims.entry(id).or_default().phases;
+        *phases.entry(self.sums.text_of(ended.name).to_owned()).or_default() += ended.own;
     }
 }
 

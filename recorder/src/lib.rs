@@ -9,22 +9,28 @@ mod layout;
 mod memory;
 mod names;
 mod note;
+mod outcome;
 mod path;
 mod reader;
 mod recording;
 mod ring;
 mod script;
+mod sums;
 mod sync;
+mod wanted;
 
 #[cfg(not(uruk_loom))]
 pub use flight::{Flight, FlightError};
 pub use history::{ClaimHistory, History, LookupHistory, NotedId};
 pub use names::{Name, NameCell};
 pub use note::{Entry, Kind, Note, ThreadId};
+pub use outcome::{CacheEntry, TierEnd};
 pub use path::{PathStep, PathWork};
 pub use reader::{Batch, OpenError, Reader};
 pub use recording::{EnableError, Options, disable, enable, is_on, name, note, write_name};
 pub use script::Script;
+pub use sums::{CacheMiss, CacheSums, PassSum, StageSum, Sums, TierSum};
+pub use wanted::{Detail, after_phases, ask_for, is_asked_for, phase_begun, phase_ended};
 
 /// The parts that a model drives.
 #[cfg(uruk_loom)]

@@ -96,8 +96,8 @@ kinds! {
     PhaseBegun = 40,
     /// The innermost phase of this thread ends. Name: the phase.
     PhaseEnded = 41,
-    /// The cache was asked. `a`: 1 for a hit; `b`: 0, or the cause of a miss: 1 not stored, 2 damaged, 3 no key, 4 no cache;
-    /// name: the module.
+    /// The cache was asked. `a`: 1 for a hit; `b`: in the lowest byte 0, or the cause of a miss: 1 not stored, 2 damaged, 3 no key, 4 no
+    /// cache; in the byte above it the [`CacheEntry`](crate::CacheEntry); in the upper half the name of the cause's text. Name: the module.
     CacheAsked = 42,
     /// A function got a better body. `a`: its tier, from 0; name: the function.
     Promoted = 43,
@@ -105,6 +105,15 @@ kinds! {
     Bytes = 44,
     /// A mark of the embedder's own. Numbers and name are the embedder's.
     Mark = 45,
+    /// A pass has run over a module: noted only if a reader [asked](crate::ask_for). `a`: nanoseconds; `b`: how often; name: `stage/pass`.
+    Pass = 46,
+    /// A module was divided. `a`: parts; name: the module.
+    Divided = 47,
+    /// Functions of a module have come to a step: noted only if a reader [asked](crate::ask_for). `a`: how many in the lower half, and in the
+    /// upper half how many there are beside those of earlier notes; `b`: 0 simplified, 1 optimized, 2 compiled; name: the module.
+    Functions = 48,
+    /// A function was compiled in a tier, or was to be. `a`: the [`TierEnd`](crate::TierEnd); `b`: nanoseconds.
+    Tiered = 49,
 }
 
 /// The number of a thread in a recording, from 1. Unlike the system's numbers it never comes back.

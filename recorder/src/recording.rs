@@ -120,6 +120,11 @@ pub fn is_on() -> bool {
     switch::is_on()
 }
 
+/// Whether the notes of this process are read here: not in a forked child.
+pub(crate) fn is_here() -> bool {
+    is_on() && area().is_some_and(Area::is_here)
+}
+
 /// Writes a note if the recording is on; `entry` is run only then.
 ///
 /// # Concurrency

@@ -51,3 +51,20 @@ pub(crate) mod switch {
 
     pub(crate) const fn turn(_on: bool) {}
 }
+
+/// The details that readers have asked for. Models of the crates above have none.
+pub(crate) mod details {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static WANTED: AtomicU32 = AtomicU32::new(0);
+
+    pub(crate) fn add(details: u32) {
+        // Relaxed: a note more or less.
+        WANTED.fetch_or(details, Ordering::Relaxed);
+    }
+
+    pub(crate) fn all() -> u32 {
+        // Relaxed: as above.
+        WANTED.load(Ordering::Relaxed)
+    }
+}

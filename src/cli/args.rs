@@ -265,9 +265,10 @@ pub(crate) struct RunArgs {
 
     /// When the program ends, print what was materialized, how long each stage took, and resident bytes.
     ///
-    /// Or a table by unit (--stats=units); or the critical path of the slowest lookup (--stats=path): which units held it up. These two are
-    /// printed at `exit`, and not when a signal ends the program: --record FILE is whole then too.
-    #[arg(long, value_name = "stages|units|path", num_args = 0..=1, require_equals = true, value_enum, default_missing_value = "stages")]
+    /// The same as one object of JSON in a line of stderr that begins with `{` (--stats=json), for programs. Or a table by unit
+    /// (--stats=units); or the critical path of the slowest lookup (--stats=path): which units held it up. These two are printed at `exit`, and
+    /// not when a signal ends the program: --record FILE is whole then too.
+    #[arg(long, value_name = "stages|json|units|path", num_args = 0..=1, require_equals = true, value_enum, default_missing_value = "stages")]
     pub(crate) stats: Option<StatsArg>,
 
     /// When a lookup takes longer than SECS, of the program's start or of a first call, say on stderr what it waits for; and again each time it

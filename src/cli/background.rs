@@ -64,9 +64,6 @@ impl Background {
             let this = self.clone();
             on_end_of_thread(move || this.stop())?;
         }
-        if let Some(tiers) = &self.tiers {
-            observers.watch_tiers(tiers.clone());
-        }
         if is_ahead {
             observers.watch_speculation(self.speculator.clone());
         }

@@ -10,6 +10,7 @@ use std::process::{Command, Output};
 use uruk::pipeline::ir::OptimizationLevel;
 use uruk::pipeline::memory::TemporaryFile;
 use uruk::pipeline::object::is_script;
+use uruk_core::in_span;
 
 /// The names clang goes by, newest first. Bitcode of a newer clang than the engine's LLVM may not parse,
 /// so the matching version comes before the unversioned name.
@@ -102,8 +103,7 @@ fn bitcode(
     mut command: Command,
     output: impl FnOnce(&mut Command) -> io::Result<Output>,
 ) -> Result<Vec<u8>, ClangError> {
-    let _span = tracing::debug_span!("clang.compile", unit = %path.display()).entered();
-    let output = output(&mut command);
+    let output = in_span(uruk_core::phase!("clang.compile", unit = %path.display()), || output(&mut command));
     let output = output.map_err(|source| ClangError::Start { path: path.to_owned(), source })?;
     if output.status.success() {
         Ok(output.stdout)

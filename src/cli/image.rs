@@ -13,7 +13,9 @@ use uruk::{CacheOptions, ImageBuilder, Jit, JitError};
 use super::clang::SourceOptions;
 use super::image_args::{ImageBuildArgs, ImageInfoArgs};
 use super::observe::{Observers, TraceError};
+use super::record::{self, RecordError};
 use super::run::{RunError, add_file, cores};
+use super::stats_report::ReportForm;
 use super::{cache, report};
 
 /// Why an image was not made, or not described.
@@ -27,6 +29,8 @@ pub(crate) enum ImageCommandError {
     Build { path: PathBuf, source: JitError },
     #[error(transparent)]
     Trace(#[from] TraceError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
     #[error("which file is the image to be? Name it: -o FILE.uim")]
     Unnamed,
     #[error("cannot write to standard output")]
@@ -37,8 +41,10 @@ pub(crate) enum ImageCommandError {
 pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
     let path = output(args)?;
     let name = path.display().to_string();
-    let observers = Observers::install(None, args.stats, false, &name)?;
-    let built = builder(args, &observers).and_then(|builder| {
+    let stats = args.stats.then_some(ReportForm::Tables);
+    record::begin_if_read(stats)?;
+    let observers = Observers::install(None, stats, false, &name)?;
+    let built = builder(args).and_then(|builder| {
         let source =
             SourceOptions { optimize: args.optimize, with_lines: false, processor: Some(args.cpu.name()) };
         for file in &args.files {
@@ -57,10 +63,7 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
     Ok(())
 }
 
-fn builder(
-    args: &ImageBuildArgs,
-    observers: &std::sync::Arc<Observers>,
-) -> Result<ImageBuilder, ImageCommandError> {
+fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
     let process = ProcessSymbols::of_program();
     for library in &args.load {
         process.load_library(library).map_err(JitError::from)?;
@@ -73,14 +76,7 @@ fn builder(
     let mut jit = Jit::builder().optimization(args.optimize).partition(partition);
     jit = jit.threads(threads).process_symbols(process);
     if let Some(directory) = cache::directory(args.cache.as_deref()) {
-        let options = CacheOptions::directory(directory);
-        jit = jit.cache(match observers.cache_observer(0) {
-            Some(observe) => options.observer(observe),
-            None => options,
-        });
-    }
-    if let Some(observe) = observers.session_observer() {
-        jit = jit.observer(observe);
+        jit = jit.cache(CacheOptions::directory(directory));
     }
     let builder = ImageBuilder::for_processors(args.cpu, jit)?;
     if let Some(refused) = builder.cache_refused() {

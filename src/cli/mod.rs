@@ -24,6 +24,7 @@ mod repl;
 mod report;
 mod run;
 mod stats;
+mod stats_report;
 mod tier_table;
 mod top;
 mod units;

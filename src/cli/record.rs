@@ -1,7 +1,7 @@
 //! Recordings: `uruk run --record` writes one, `uruk trace` reads it.
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -11,6 +11,7 @@ use uruk_recorder::{
 };
 
 use super::flight::{self, NoFlight};
+use super::stats_report::ReportForm;
 
 /// `uruk trace`.
 #[derive(Debug, Args)]
@@ -58,6 +59,8 @@ pub(crate) enum StatsArg {
     Units,
     /// The critical path of the slowest lookup.
     Path,
+    /// The figures of `stages` as one object of JSON, in one line.
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -97,11 +100,28 @@ pub(super) fn begin(path: &Path) -> Result<(), RecordError> {
     Ok(uruk_recorder::enable(Options { file: Some(path.to_owned()), ..Options::default() })?)
 }
 
+/// Begins to record in memory if this process reads it, for the statistics of stages or a line on a terminal, and does not record yet.
+pub(crate) fn begin_if_read(stats: Option<ReportForm>) -> Result<(), RecordError> {
+    if !uruk_recorder::is_on() && (stats.is_some() || io::stderr().is_terminal()) {
+        uruk_recorder::enable(Options::default())?;
+    }
+    Ok(())
+}
+
 impl StatsArg {
+    /// The form of the report of stages, if it is one.
+    pub(crate) fn form(self) -> Option<ReportForm> {
+        match self {
+            Self::Stages => Some(ReportForm::Tables),
+            Self::Json => Some(ReportForm::Json),
+            Self::Units | Self::Path => None,
+        }
+    }
+
     /// Has the program's end print what the recorder has noted, if that is asked for.
     pub(crate) fn print_at_exit(self) -> Result<(), RecordError> {
-        if self == Self::Stages {
-            return Ok(()); // `observe.rs` prints them.
+        if self.form().is_some() {
+            return Ok(()); // `observe.rs` prints it.
         }
         on_exit(move |_| {
             let Some(mut reader) = flight::reader() else { return };
@@ -260,7 +280,7 @@ impl fmt::Display for Slowest<'_> {
 }
 
 fn lost(f: &mut fmt::Formatter<'_>, history: &History) -> fmt::Result {
-    match history.lost {
+    match history.sums.lost {
         0 => Ok(()),
         lost => writeln!(f, "{lost} older notes were overwritten: what they said is missing"),
     }

@@ -33,7 +33,7 @@ use super::dispatcher::RetiringDispatcher;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
-use super::record::{RecordError, StatsArg};
+use super::record::{self, RecordError, StatsArg};
 use super::{flight, profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
@@ -203,7 +203,7 @@ fn store_what_was_compiled(
 }
 
 /// The builder's options for the cache, if one is wanted.
-fn cache_options(args: &RunArgs, observers: &Arc<Observers>) -> Result<Option<CacheOptions>, RunError> {
+fn cache_options(args: &RunArgs) -> Result<Option<CacheOptions>, RunError> {
     let Some(directory) = cache::directory(args.cache.as_deref()) else {
         return if args.cache_mode.is_some() { Err(RunError::NoCache) } else { Ok(None) };
     };
@@ -213,18 +213,16 @@ fn cache_options(args: &RunArgs, observers: &Arc<Observers>) -> Result<Option<Ca
         Some(CacheModeArg::RequireHit) => CacheMode::RequireHit,
     };
     let options = CacheOptions::directory(directory).mode(mode);
-    Ok(Some(match observers.cache_observer(args.verbose) {
-        Some(observe) => options.observer(observe),
-        None => options,
-    }))
+    Ok(Some(if args.verbose > 0 { options.observer(verbose::print_cache) } else { options }))
 }
 
 /// Begins to watch. The report is due at `exit`, after everything that the program registers.
 fn observe(args: &RunArgs) -> Result<Arc<Observers>, RunError> {
     let program = args.files.first().and_then(|file| file.file_name()).unwrap_or_default().to_string_lossy();
     let backtrace = args.backtrace || is_on("URUK_BACKTRACE");
-    let observers =
-        Observers::install(args.trace.as_deref(), args.stats == Some(StatsArg::Stages), backtrace, &program)?;
+    let stats = args.stats.and_then(StatsArg::form);
+    record::begin_if_read(stats)?;
+    let observers = Observers::install(args.trace.as_deref(), stats, backtrace, &program)?;
     let at_exit = observers.clone();
     on_exit(move |_| {
         if let Err(error) = at_exit.finish() {
@@ -245,7 +243,7 @@ fn link(
     observers: &Arc<Observers>,
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<(&'static Jit, ExecutorSymbolDef, Beside), RunError> {
-    let jit: &'static Jit = Box::leak(Box::new(build(args, observers, dispatcher)?)); // never dropped: its code runs to the end
+    let jit: &'static Jit = Box::leak(Box::new(build(args, dispatcher)?)); // never dropped: its code runs to the end
     if let Some(refused) = jit.cache_refused() {
         report::warning("the program runs without a cache", refused);
     }
@@ -319,11 +317,7 @@ fn entry_to_name(near: Option<&str>) -> String {
     }
 }
 
-fn build(
-    args: &RunArgs,
-    observers: &Arc<Observers>,
-    dispatcher: Arc<RetiringDispatcher>,
-) -> Result<Jit, RunError> {
+fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, RunError> {
     // Loaded before memory for code is reserved, which then lies next to them and within reach.
     let process = ProcessSymbols::of_program();
     for library in &args.load {
@@ -350,7 +344,7 @@ fn build(
     }
     if let Some(directory) = &args.dump {
         builder = builder.dump(dump(directory)?);
-    } else if let Some(options) = cache_options(args, observers)? {
+    } else if let Some(options) = cache_options(args)? {
         builder = builder.cache(options);
     }
     let builder = match args.passes.as_str() {
@@ -358,15 +352,9 @@ fn build(
         "none" => builder.pipeline(OptimizationPipeline::none()),
         passes => builder.pipeline(OptimizationPipeline::passes(passes)),
     };
-    let builder = match (observers.session_observer(), args.verbose) {
-        (None, 0) => builder,
-        (Some(observe), 0) => builder.observer(observe),
-        (observe, verbosity) => builder.observer(Arc::new(move |event| {
-            verbose::print(event, verbosity);
-            if let Some(observe) = &observe {
-                observe(event);
-            }
-        })),
+    let builder = match args.verbose {
+        0 => builder,
+        verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
     };
     Ok(builder.build()?)
 }

@@ -4,27 +4,33 @@
 use std::fmt;
 
 use uruk::pipeline::lazy::SpeculationStats;
-use uruk::pipeline::tiers::TierStats;
+use uruk_recorder::{Sums, TierEnd};
 
-/// The table of tiers.
-pub(crate) struct TierTable(pub(crate) TierStats);
+/// The table of tiers; nothing where there are none.
+pub(crate) struct TierTable<'a>(pub(crate) &'a Sums);
 
-impl fmt::Display for TierTable {
+impl fmt::Display for TierTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stats = &self.0;
-        writeln!(f, "{:<20} {:>9} {:>12}", "tier", "functions", "compile ms")?;
-        for (tier, functions, time) in [
-            ("not optimized", stats.lower, stats.lower_time),
-            ("optimized at once", stats.upper, stats.upper_time),
-            ("optimized later", stats.promoted, stats.promoting),
-        ] {
-            writeln!(f, "{tier:<20} {functions:>9} {:>12.2}", time.as_secs_f64() * 1e3)?;
+        let tier = |end: TierEnd| self.0.tiers[end as usize];
+        if TierEnd::ALL.into_iter().all(|end| tier(end) == Default::default()) {
+            return Ok(());
         }
-        for (functions, what) in
-            [(stats.failed, "failed to be optimized"), (stats.over_budget, "were over the budget")]
+        // Time that was spent in vain was spent all the same.
+        let in_vain = [TierEnd::Failed, TierEnd::OverBudget, TierEnd::Gone].map(|end| tier(end).nanos);
+        writeln!(f, "{:<20} {:>9} {:>12}", "tier", "functions", "compile ms")?;
+        for (name, end, more) in [
+            ("not optimized", TierEnd::Lower, 0),
+            ("optimized at once", TierEnd::Upper, 0),
+            ("optimized later", TierEnd::Promoted, in_vain.iter().sum()),
+        ] {
+            let millis = (tier(end).nanos + more) as f64 / 1e6;
+            writeln!(f, "{name:<20} {:>9} {millis:>12.2}", tier(end).functions)?;
+        }
+        for (end, what) in
+            [(TierEnd::Failed, "failed to be optimized"), (TierEnd::OverBudget, "were over the budget")]
         {
-            if functions > 0 {
-                writeln!(f, "  {functions} {what}")?;
+            if tier(end).functions > 0 {
+                writeln!(f, "  {} {what}", tier(end).functions)?;
             }
         }
         Ok(())
@@ -51,17 +57,23 @@ impl fmt::Display for AheadLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+    use uruk_recorder::TierSum;
 
     #[test]
     fn what_did_not_happen_is_not_mentioned() {
-        let mut stats = TierStats::default();
-        (stats.lower, stats.lower_time, stats.promoted) = (12, Duration::from_millis(34), 5);
-        let table = TierTable(stats).to_string();
+        let mut sums = Sums::default();
+        assert_eq!(TierTable(&sums).to_string(), "");
+        let mut count = |end: TierEnd, functions, millis: u64| {
+            sums.tiers[end as usize] = TierSum { functions, nanos: millis * 1_000_000 };
+            TierTable(&sums).to_string()
+        };
+        count(TierEnd::Lower, 12, 34);
+        let table = count(TierEnd::Promoted, 5, 10);
         let lines: Vec<_> = table.lines().map(str::trim_end).collect();
         assert_eq!(lines[1], "not optimized               12        34.00");
         assert_eq!(lines.len(), 4, "{table}");
-        stats.failed = 1;
-        assert!(TierTable(stats).to_string().ends_with("  1 failed to be optimized\n"));
+        let table = count(TierEnd::Failed, 1, 2);
+        assert!(table.contains("optimized later              5        12.00"), "{table}");
+        assert!(table.ends_with("  1 failed to be optimized\n"), "{table}");
     }
 }

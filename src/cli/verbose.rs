@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use uruk::pipeline::cache::CacheEvent;
 use uruk_core::{EventKind, SessionEvent};
 
 /// Prints `event` if `verbosity` asks for its kind.
@@ -19,6 +20,11 @@ pub(crate) fn print(event: &SessionEvent, verbosity: u8) {
         _ => return,
     };
     say(&line);
+}
+
+/// Prints what a cache was asked for.
+pub(crate) fn print_cache(event: &CacheEvent) {
+    say(&format!("cache: {event}"));
 }
 
 /// Prints a line.

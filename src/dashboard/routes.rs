@@ -130,7 +130,7 @@ async fn path(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<Strin
             feed.read();
             (feed.store.of_lookups(session), feed.store.names.clone())
         };
-        history.add(&notes, |note| names.get(note.name.number() as usize).cloned().unwrap_or_default());
+        history.add(&notes, |name| names.get(name.number() as usize).cloned().unwrap_or_default());
         history.critical_path((session, lookup))
     });
     let steps = steps.await.unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use uruk_recorder::{Entry, Kind};
+use uruk_recorder::{CacheEntry, Name};
 
 use super::{Key, Miss};
 
@@ -45,8 +45,11 @@ impl CacheEvent {
     pub fn tell(&self, observer: Option<&CacheObserver>) {
         let Self { unit, kind, key, found } = self;
         uruk_recorder::note(|| {
-            let (hit, cause) = (u64::from(found.is_ok()), found.as_ref().err().map_or(0, Miss::noted));
-            Entry::new(Kind::CacheAsked).named(uruk_recorder::write_name(unit)).with(hit, cause)
+            let (cause, why) = match found {
+                Ok(()) => (0, Name::NONE),
+                Err(miss) => (miss.noted(), uruk_recorder::write_name(&miss.to_string())),
+            };
+            kind.noted().entry(found.is_ok(), cause, why).named(uruk_recorder::write_name(unit))
         });
         let key = key.map(tracing::field::display);
         match found {
@@ -59,13 +62,19 @@ impl CacheEvent {
     }
 }
 
+impl EntryKind {
+    fn noted(self) -> CacheEntry {
+        match self {
+            Self::Interface => CacheEntry::Interface,
+            Self::Object => CacheEntry::Object,
+            Self::Part => CacheEntry::Part,
+        }
+    }
+}
+
 impl fmt::Display for EntryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Interface => "interface",
-            Self::Object => "object",
-            Self::Part => "object of a part",
-        })
+        f.write_str(self.noted().text())
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Miss {
 
 impl Miss {
     /// As notes have it; 0 is a hit.
-    pub(crate) fn noted(&self) -> u64 {
+    pub(crate) fn noted(&self) -> u8 {
         match self {
             Self::NotStored => 1,
             Self::BadEntry { .. } => 2,

@@ -1,6 +1,7 @@
 //! [`IrCompiler`]: module in, object out: normalize, optimize, generate code.
 
 use uruk_core::ExecutionSession;
+use uruk_recorder::{Detail, Entry, Kind, is_asked_for};
 
 use super::ThreadSafeContext;
 use super::dump::{Dump, DumpedModule};
@@ -235,9 +236,9 @@ enum CompiledModule {
     Divided(Parts),
 }
 
-/// Whether a subscriber listens to the times of passes.
+/// Whether a subscriber or a reader of notes wants the times of passes. Measuring costs the passes time.
 fn are_passes_watched() -> bool {
-    tracing::enabled!(target: PASS_TIMES, tracing::Level::TRACE)
+    tracing::enabled!(target: PASS_TIMES, tracing::Level::TRACE) || is_asked_for(Detail::Passes)
 }
 
 /// The target of events that say how long a pass took.
@@ -259,6 +260,10 @@ pub(super) fn run_passes(
     for (stage, pass, nanoseconds, runs) in forget_machine_after(result, target)? {
         let stage = Stage::ALL.get(stage as usize).map_or("", |stage| stage.name());
         tracing::trace!(target: PASS_TIMES, unit = %module.name(), stage, pass, nanoseconds, runs, "pass");
+        if is_asked_for(Detail::Passes) {
+            let name = uruk_recorder::write_name(&format!("{stage}/{pass}"));
+            uruk_recorder::note(|| Entry::new(Kind::Pass).named(name).with(nanoseconds, runs));
+        }
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{ExecutionSession, Task, TaskPriority};
+use uruk_recorder::{Entry, Kind};
 
 use super::compile::{generate, run_passes};
 use super::context::ThreadSafeContext;
@@ -124,6 +125,10 @@ impl Partition {
             return Ok(None);
         }
         let (bitcode, parts) = (module.to_bitcode()?, self.parts());
+        uruk_recorder::note(|| {
+            let name = uruk_recorder::write_name(module.name());
+            Entry::new(Kind::Divided).named(name).with(parts as u64, 0)
+        });
         // Optimization may leave nothing of a function that others could have called. Without a section of its own it would stay.
         let target = match self.policy {
             PartitionPolicy::Early => target.clone().with_sections(true, true),

@@ -27,6 +27,7 @@ use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use uruk_core::{SharedError, SymbolName};
+use uruk_recorder::{Entry, Kind, TierEnd};
 
 use promoter::Promoter;
 
@@ -226,13 +227,13 @@ impl Tiers {
     /// Runs `compile` for a function that is called for the first time, and notes it for the figures and for the policy's quiet.
     pub fn first<R>(&self, tier: Tier, compile: impl FnOnce() -> R) -> R {
         let counts = &self.0.counts;
-        let (count, time) = match tier {
-            Tier::Lower => (&counts.lower, &counts.lower_ns),
-            Tier::Upper => (&counts.upper, &counts.upper_ns),
+        let (count, time, end) = match tier {
+            Tier::Lower => (&counts.lower, &counts.lower_ns, TierEnd::Lower),
+            Tier::Upper => (&counts.upper, &counts.upper_ns, TierEnd::Upper),
         };
         let begun = Instant::now();
         let compiled = compile();
-        note(time, begun.elapsed());
+        note(time, end, begun.elapsed());
         count.fetch_add(1, Ordering::Relaxed); // for people
         // Relaxed: a moment, which nothing else hangs on.
         self.0.last_first_call.store(nanoseconds(self.0.began.elapsed()), Ordering::Relaxed);
@@ -279,14 +280,16 @@ impl Tiers {
         let counts = &self.0.counts;
         let begun = Instant::now();
         let end = function.promote(self, self.0.policy.may_promote(&self.stats()));
-        note(&counts.promoting_ns, begun.elapsed());
-        let counter = match end {
-            PromotionEnd::Promoted => &counts.promoted,
-            PromotionEnd::Failed => &counts.failed,
-            PromotionEnd::Refused => &counts.over_budget,
-            PromotionEnd::Gone => return,
+        let (counter, noted) = match end {
+            PromotionEnd::Promoted => (Some(&counts.promoted), TierEnd::Promoted),
+            PromotionEnd::Failed => (Some(&counts.failed), TierEnd::Failed),
+            PromotionEnd::Refused => (Some(&counts.over_budget), TierEnd::OverBudget),
+            PromotionEnd::Gone => (None, TierEnd::Gone),
         };
-        counter.fetch_add(1, Ordering::Relaxed); // for people
+        note(&counts.promoting_ns, noted, begun.elapsed());
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed); // for people
+        }
     }
 
     pub(crate) fn uses_pool(&self) -> bool {
@@ -297,8 +300,10 @@ impl Tiers {
 /// How many times the threshold is counted while the program starts: to be told earlier costs more than it helps.
 const CALLS_MEANWHILE: u32 = 32;
 
-fn note(sum: &AtomicU64, time: Duration) {
-    sum.fetch_add(nanoseconds(time), Ordering::Relaxed); // for people
+fn note(sum: &AtomicU64, end: TierEnd, time: Duration) {
+    let time = nanoseconds(time);
+    sum.fetch_add(time, Ordering::Relaxed); // for people
+    uruk_recorder::note(|| Entry::new(Kind::Tiered).with(end as u64, time));
 }
 
 fn nanoseconds(time: Duration) -> u64 {
