@@ -87,6 +87,12 @@ impl Jit {
         self.engine.files.modules.tiers.as_ref().map(|(_, tiers)| tiers)
     }
 
+    /// The IR that compilers keep while a page is open.
+    #[cfg(all(feature = "llvm", feature = "dashboard"))]
+    pub(crate) fn kept_ir(&self) -> &uruk_pipeline::ir::KeptIr {
+        self.engine.files.modules.layer.compiler().kept()
+    }
+
     /// In which order lazy functions were first called, and who compiles some of them ahead: in the order of an earlier run, for example. The
     /// workers do that when no lookup waits for anything else. If there are none, or the process is
     /// [the program's](crate::JitBuilder::owns_process), a thread that is started for it does.

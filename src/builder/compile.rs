@@ -66,6 +66,7 @@ impl CompileOptions {
         let tiers = self.tiers.map(|policy| {
             let soon = target.clone().with_codegen_level(OptimizationLevel::O0.into());
             let soon = IrCompiler::new(soon, OptimizationPipeline::level(OptimizationLevel::O0));
+            let soon = soon.with_kept(layer.compiler().kept().clone());
             let soon =
                 self.dump.into_iter().fold(soon.with_debug_info(keeps_debug_info), IrCompiler::with_dump);
             (soon, Tiers::new(policy, has_workers))

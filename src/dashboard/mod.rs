@@ -5,6 +5,7 @@ mod gate;
 mod routes;
 mod serve;
 mod store;
+mod unit;
 
 use std::fmt;
 use std::io;
@@ -166,19 +167,18 @@ impl Dashboard {
         Self::start(Feed::new(reader, false), None, options.into())
     }
 
-    /// Shows what this process notes, and answers questions about an engine.
+    /// Shows what this process notes, and answers questions about symbols and units of an engine.
     fn of_engine(jit: &Jit, options: DashboardOptions) -> Result<Self, DashboardError> {
         if !uruk_recorder::is_on() {
             uruk_recorder::enable(uruk_recorder::Options::default()).map_err(DashboardError::Recorder)?;
         }
         let reader = Reader::new().ok_or(DashboardError::NoRecorder)?;
-        let asked = routes::Asked { main: jit.main_dylib().downgrade(), metrics: jit.metrics() };
-        Self::start(Feed::new(reader, true), Some(asked), options)
+        Self::start(Feed::new(reader, true), Some(unit::Asked::of(jit)), options)
     }
 
     fn start(
         feed: Feed,
-        asked: Option<routes::Asked>,
+        asked: Option<unit::Asked>,
         options: DashboardOptions,
     ) -> Result<Self, DashboardError> {
         let DashboardOptions { address, token, hosts } = options;

@@ -1,4 +1,4 @@
-//! The answers: the page, its notes, the path of a lookup, and why a symbol is not Ready.
+//! The answers: the page, its notes, the path of a lookup, a unit, and why a symbol is not Ready.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,13 +12,13 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use futures_util::stream;
 use serde_json::json;
-use uruk_core::WeakJitDylib;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_recorder::{History, PathStep, PathWork};
 
 use super::frame::{self, Place};
 use super::gate::{self, Gate};
 use super::store::Feed;
+use super::unit::Asked;
 use crate::metrics::EngineMetrics;
 
 /// How long a client that has everything waits for more.
@@ -55,14 +55,6 @@ pub(super) struct Shown {
     asked: Option<Asked>,
 }
 
-/// An engine, while there is one.
-#[derive(Debug)]
-pub(super) struct Asked {
-    /// Symbols are looked for here.
-    pub(super) main: WeakJitDylib,
-    pub(super) metrics: EngineMetrics,
-}
-
 impl Shown {
     pub(super) fn new(feed: Feed, asked: Option<Asked>) -> Self {
         Self { feed: Mutex::new(feed), asked }
@@ -78,6 +70,7 @@ pub(super) fn router(shown: Arc<Shown>, gate: Gate) -> Router {
     let mut router = Router::new()
         .route("/notes", get(notes))
         .route("/path", get(path))
+        .route("/unit", get(unit))
         .route("/why", get(why))
         .route("/info", get(info))
         .route("/metrics", get(metrics))
@@ -155,10 +148,27 @@ async fn why(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<String
     let Some(symbol) = query.get("symbol").filter(|symbol| !symbol.is_empty()) else {
         return (StatusCode::BAD_REQUEST, "Which symbol? /why?symbol=main\n").into_response();
     };
-    let Some(main) = shown.asked.as_ref().and_then(|asked| asked.main.upgrade()) else { return no_engine() };
-    let session = main.session();
-    let why = session.why(&main, &session.intern(symbol));
-    json_of(&json!({ "symbol": symbol, "dylib": &*why.dylib, "why": why.to_string() }))
+    match shown.asked.as_ref().and_then(|asked| asked.why(symbol, false)) {
+        Some(why) => json_of(&why),
+        None => no_engine(),
+    }
+}
+
+/// A unit: why it is not Ready, its IR, its code.
+async fn unit(State(shown): State<Arc<Shown>>, Query(query): Query<HashMap<String, String>>) -> Response {
+    let Some(name) = query.get("name").filter(|name| !name.is_empty()).cloned() else {
+        return (StatusCode::BAD_REQUEST, "Which unit? /unit?name=app.c\n").into_response();
+    };
+    let wanted = query.get("symbol").cloned().unwrap_or_default();
+    // A module of a megabyte takes a moment to print, which belongs to the reading of notes.
+    let answer = tokio::task::spawn_blocking(move || {
+        let asked = shown.asked.as_ref().filter(|asked| asked.main.upgrade().is_some())?;
+        Some(asked.unit(&name, &wanted))
+    });
+    match answer.await.ok().flatten() {
+        Some(unit) => json_of(&unit),
+        None => no_engine(),
+    }
 }
 
 /// For Prometheus: read now, and kept nowhere.

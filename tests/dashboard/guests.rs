@@ -161,8 +161,14 @@ fn why_is_asked_of_the_engine_while_there_is_one() {
     assert_eq!(status(&answer), "200");
     assert!(answer.contains(r#"no such \"symbol\""#) && answer.contains("is not defined here"), "{answer}");
     assert_eq!(status(&get(address, "/why?symbol=", "")), "400");
+    let unit = get(address, "/unit?name=..%2Fetc%2Fpasswd", "");
+    assert_eq!(status(&unit), "200");
+    assert!(unit.contains(r#""code":[]"#) && unit.contains(r#""ir":[]"#), "{unit}");
+    assert_eq!(status(&get(address, "/unit?name=", "")), "400");
     drop(jit);
-    assert_eq!(status(&get(address, "/why?symbol=main", "")), "404");
+    for gone in ["/why?symbol=main", "/unit?name=main.c"] {
+        assert_eq!(status(&get(address, gone, "")), "404");
+    }
 }
 
 #[test]

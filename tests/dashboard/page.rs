@@ -139,6 +139,53 @@ fn a_running_engine_is_shown_while_it_runs() {
     browser.wait("document.documentElement.dataset.status === 'ended'");
 }
 
+#[test]
+fn a_unit_shows_its_ir_and_its_code_and_why() {
+    let Some(mut browser) = Browser::start("dark") else { return };
+    let jit = Jit::builder().threads(1).build().expect("an engine for this machine");
+    let text = "define i64 @answer(i64 %a) { %x = add i64 40, %a %y = add i64 %x, 2 ret i64 %y }";
+    let dashboard = jit.dashboard("127.0.0.1:0").expect("a port is free");
+    jit.add_ir_text("answer.ll", text).expect("it is IR");
+    jit.lookup("answer").expect("it compiles");
+    browser.open(dashboard.url());
+    browser.wait("document.documentElement.dataset.status === 'live'");
+    tab(&mut browser, "units");
+    browser.wait("[...units.querySelectorAll('.link')].some((link) => link.textContent === 'answer.ll')");
+    browser.value(
+        "[...units.querySelectorAll('.link')].find((link) => link.textContent === 'answer.ll').click()",
+    );
+    browser.wait("document.getElementById('unit-code') !== null");
+    let shown = browser.text("document.getElementById('unit-code').textContent");
+    for wanted in [
+        "is ready at 0x",
+        "O2, as it came",
+        "add i64 40, %a",
+        "O2, optimized",
+        "add i64 %a, 42",
+        "lea",
+        "ret",
+    ] {
+        assert!(shown.contains(wanted), "{wanted} is missing: {shown}");
+    }
+    // A text that is open stays open while the page goes on.
+    browser.value("document.querySelector('#unit-code details').open = true");
+    browser.value("document.getElementById('selection').replaceChildren()");
+    browser.wait("document.querySelector('#unit-code details')?.open");
+    assert!(browser.complaints().is_empty(), "{:?}", browser.complaints());
+}
+
+#[test]
+fn a_unit_of_a_recording_has_no_engine_to_ask() {
+    let Some(mut browser) = Browser::start("dark") else { return };
+    let recording = Recording::of("no-engine", &chain());
+    let dashboard = recording.dashboard();
+    browser.open(dashboard.url());
+    all_notes(&mut browser, 30);
+    tab(&mut browser, "units");
+    browser.value("units.querySelector('.link').click()");
+    browser.wait("selection.textContent.includes('a recording has neither IR nor code')");
+}
+
 /// The figures are printed, not asserted: machines differ.
 #[test]
 fn a_million_notes_are_shown() {

@@ -24,6 +24,19 @@ pub(super) unsafe fn instructions(code: &NamedCode) -> &[u8] {
     unsafe { bytes(code.code.clone()) }
 }
 
+/// A copy of at most `len` bytes of instructions at an address. Nothing if `code` has no such address.
+///
+/// # Safety
+/// The code is registered and stays so until this returns.
+pub(super) unsafe fn copy(code: &NamedCode, address: u64, len: usize) -> Vec<u8> {
+    if !code.code.contains(&address) {
+        return Vec::new();
+    }
+    let end = address.saturating_add(len as u64).min(code.code.end);
+    // SAFETY: as above; instructions are never written.
+    unsafe { bytes(address..end) }.to_vec()
+}
+
 /// # Safety
 /// The addresses are mapped, and stay as they are for the lifetime.
 unsafe fn bytes<'a>(range: Range<u64>) -> &'a [u8] {

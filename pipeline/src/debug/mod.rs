@@ -22,6 +22,7 @@ mod gdb;
 mod image;
 mod jitdump;
 mod lines;
+mod listing;
 mod memory;
 mod names;
 mod perf_map;
@@ -29,6 +30,8 @@ mod watchers;
 
 pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolTable};
 pub use lines::SourcePlace;
+pub(crate) use listing::is_of_unit;
+pub use listing::{FunctionCode, code_of_unit, name_at};
 pub use names::{NameRegistration, SymbolAt, register, symbol_at};
 pub(crate) use names::{TABLE, try_symbol_at};
 pub(crate) use watchers::WATCHERS;

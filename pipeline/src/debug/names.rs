@@ -126,7 +126,7 @@ impl NamedRanges {
         self.by_start.iter().filter(first).map(|(_, (_, code))| code.clone()).collect()
     }
 
-    fn find(&self, address: u64) -> Option<&Arc<NamedCode>> {
+    pub(super) fn find(&self, address: u64) -> Option<&Arc<NamedCode>> {
         let (_, (end, code)) = self.by_start.range(..=address).next_back()?;
         (address < *end).then_some(code)
     }

@@ -377,7 +377,7 @@ fn object_key(
     kept: &mut [&str],
     discards: &mut [&str],
 ) -> Key {
-    let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _ } = compiler;
+    let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _, kept: _ } = compiler;
     let TargetOptions {
         triple: _,
         cpu: _,
@@ -508,11 +508,12 @@ mod tests {
                     Partition::new(Late, 2).of_all_modules(),
                 ],
                 dump: [], // Objects are the same with it.
+                kept: [],
                 keeps_debug_info: [true],
             }
         );
         let described = changed.iter().map(|(field, compiler)| {
-            let IrCompiler { target: _, pipeline, partition, keeps_debug_info, dump: _ } = compiler;
+            let IrCompiler { target: _, pipeline, partition, keeps_debug_info, dump: _, kept: _ } = compiler;
             (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
         });
         assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));

@@ -4,8 +4,9 @@ use uruk_core::ExecutionSession;
 use uruk_recorder::{Detail, Entry, Kind, is_asked_for};
 
 use super::ThreadSafeContext;
-use super::dump::{Dump, DumpedModule};
+use super::dump::Dump;
 use super::error::CompileError;
+use super::kept::{KeptIr, Onlookers, Watched};
 use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::normalize::normalize;
@@ -31,13 +32,15 @@ pub struct IrCompiler {
     pub(super) pipeline: OptimizationPipeline,
     pub(super) partition: Partition,
     pub(super) dump: Option<Dump>,
+    pub(super) kept: KeptIr,
     pub(super) keeps_debug_info: bool,
 }
 
 impl IrCompiler {
     /// Compiles for `target` after running `pipeline`.
     pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
-        Self { target, pipeline, partition: Partition::default(), dump: None, keeps_debug_info: false }
+        let (partition, kept) = (Partition::default(), KeptIr::default());
+        Self { target, pipeline, partition, dump: None, kept, keeps_debug_info: false }
     }
 
     /// Compiles for this machine at `level`, passes and code generation alike.
@@ -59,6 +62,17 @@ impl IrCompiler {
     #[must_use]
     pub fn with_dump(self, dump: Dump) -> Self {
         Self { dump: Some(dump), ..self }
+    }
+
+    /// The same compiler, which keeps IR together with others.
+    #[must_use]
+    pub fn with_kept(self, kept: KeptIr) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// The IR that it keeps, while that is wanted.
+    pub fn kept(&self) -> &KeptIr {
+        &self.kept
     }
 
     /// The same compiler, with this answer to whether functions that are compiled by themselves ([`LazyModule`](super::LazyModule)) keep their
@@ -206,22 +220,23 @@ impl IrCompiler {
     fn compile_locked(&self, module: &LockedModule<'_>) -> Result<CompiledModule, CompileError> {
         normalize(module, &self.target)?;
         let target = self.target.for_module(module);
-        let dump = self.dump.as_ref().map(|dump| (dump.clone(), self.level_name()));
-        let dumped = dump.as_ref().map(|(dump, level)| dump.begin(module, level));
+        let (dump, kept) = (self.dump.clone(), self.kept.clone());
+        let onlookers = Onlookers { dump, kept, level: self.level_name() };
+        let watched = onlookers.begin(module, None);
         let (before, after) = match self.partition.policy_for(module) {
             PartitionPolicy::Whole => {
                 run_passes(module, &target, &self.pipeline.expanded(&target, are_passes_watched())?)?;
-                return generate(module, &target, dumped).map(CompiledModule::Whole);
+                return generate(module, &target, watched).map(CompiledModule::Whole);
             }
             PartitionPolicy::Late => self.pipeline.halves(&target)?,
             PartitionPolicy::Early => (Passes::none(), self.pipeline.expanded(&target, false)?),
         };
         run_passes(module, &target, &before)?;
-        if let Some(parts) = self.partition.divide(module, after.clone(), &target)? {
-            return Ok(CompiledModule::Divided(parts.dumped(dump)));
+        if let Some(parts) = self.partition.divide(module, after.clone(), &target, &onlookers)? {
+            return Ok(CompiledModule::Divided(parts));
         }
         run_passes(module, &target, &after)?;
-        generate(module, &target, dumped).map(CompiledModule::Whole)
+        generate(module, &target, watched).map(CompiledModule::Whole)
     }
 
     /// The passes in the name of a file.
@@ -272,11 +287,9 @@ pub(super) fn run_passes(
 pub(super) fn generate(
     module: &LockedModule<'_>,
     target: &JitTargetMachineBuilder,
-    mut dumped: Option<DumpedModule>,
+    mut watched: Watched,
 ) -> Result<ObjectBuffer, CompileError> {
-    if let Some(dumped) = &mut dumped {
-        dumped.optimized(module, target);
-    }
+    watched.optimized(module, target);
     let phase = uruk_core::phase!(
         "ir.codegen",
         unit = %module.name(),
@@ -289,9 +302,7 @@ pub(super) fn generate(
     if let Some(span) = inside.span() {
         span.record("size_bytes", object.size_bytes());
     }
-    if let Some(mut dumped) = dumped {
-        dumped.object(&object);
-    }
+    watched.object(&object);
     Ok(object)
 }
 

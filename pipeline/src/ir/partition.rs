@@ -24,9 +24,9 @@ use uruk_recorder::{Entry, Kind};
 
 use super::compile::{generate, run_passes};
 use super::context::ThreadSafeContext;
-use super::dump::Dump;
 use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, take_message};
+use super::kept::Onlookers;
 use super::module::{LockedModule, ThreadSafeModule, enter};
 use super::optimize::Passes;
 use super::part_cache::PartCache;
@@ -117,6 +117,7 @@ impl Partition {
         module: &LockedModule<'_>,
         passes: Passes,
         target: &JitTargetMachineBuilder,
+        onlookers: &Onlookers,
     ) -> Result<Option<Parts>, CompileError> {
         let phase = uruk_core::phase!("ir.divide", unit = %module.name(), parts = self.parts);
         let _inside = uruk_core::inside(phase);
@@ -137,8 +138,10 @@ impl Partition {
         let objects = std::iter::repeat_with(|| None).take(parts).collect();
         let compiled = Mutex::new(CompiledParts { objects, left: parts });
         let (next, done) = (AtomicUsize::new(0), Latch::new());
-        let (cache, dump) = (None, None);
-        let work = PartsWork { division, bitcode, passes, target, parts, cache, dump, next, compiled, done };
+        let onlookers = onlookers.clone();
+        let cache = None;
+        let work =
+            PartsWork { division, bitcode, passes, target, parts, cache, onlookers, next, compiled, done };
         Ok(Some(Parts(Box::new(work))))
     }
 }
@@ -205,7 +208,7 @@ struct PartsWork {
     parts: usize,
     cache: Option<PartCache>,
     /// Where it is written, and the passes in the names of the files.
-    dump: Option<(Dump, String)>,
+    onlookers: Onlookers,
     /// The next part that no thread compiles yet.
     next: AtomicUsize,
     compiled: Mutex<CompiledParts>,
@@ -221,12 +224,6 @@ struct CompiledParts {
 }
 
 impl Parts {
-    /// The same parts, written to a directory while they are compiled.
-    pub(super) fn dumped(mut self, dump: Option<(Dump, String)>) -> Self {
-        self.0.dump = dump;
-        self
-    }
-
     /// Compiles all parts that `cache` does not have, with the help of idle workers of `session`.
     pub(super) fn compile(
         self,
@@ -289,10 +286,9 @@ impl PartsWork {
             module.verify()?;
         }
         let make = || {
-            let dump = self.dump.as_ref();
-            let dumped = dump.map(|(dump, level)| dump.begin(&module, &format!("{level}.part{part}")));
+            let watched = self.onlookers.begin(&module, Some(part));
             run_passes(&module, &self.target, &self.passes)?;
-            generate(&module, &self.target, dumped)
+            generate(&module, &self.target, watched)
         };
         match &self.cache {
             Some(cache) => cache.object(&module, make),

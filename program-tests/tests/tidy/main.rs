@@ -42,6 +42,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("pipeline/src/debug/gdb.rs", "keeps the list that gdb reads"),
     ("pipeline/src/debug/image.rs", "describes code that its caller keeps mapped"),
     ("pipeline/src/debug/jitdump.rs", "maps the file by which perf finds it, and copies code"),
+    ("pipeline/src/debug/listing.rs", "copies code that the table keeps registered"),
     ("pipeline/src/debug/memory.rs", "reads linked code where it lies"),
     ("pipeline/src/debug/watchers.rs", "keeps code mapped while it is described"),
     ("pipeline/src/ir/", "LLVM's C interface"),

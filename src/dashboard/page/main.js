@@ -28,6 +28,7 @@ const page = {
   select(slice, reveals = false) {
     timeline.selected = slice;
     panels.answer = undefined;
+    panels.unit = {}; // The engine may say more about it by now.
     if (slice !== undefined && reveals && (slice.end < timeline.from || slice.start > timeline.to || slice.end - slice.start < timeline.span / 200)) zoomTo(slice);
     at('summary').textContent = slice === undefined ? '' : described(model, slice);
     panels.show('selection');

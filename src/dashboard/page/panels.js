@@ -10,7 +10,7 @@ const ROWS_MAX = 100;
 
 export class Panels {
   constructor(model, timeline, page) {
-    Object.assign(this, { model, timeline, page, chosen: undefined, found: {}, answer: undefined, shown: 'selection' });
+    Object.assign(this, { model, timeline, page, chosen: undefined, found: {}, unit: {}, answer: undefined, shown: 'selection' });
     this.tabs = [...document.querySelectorAll('[role=tab]')];
     for (const tab of this.tabs) tab.addEventListener('click', () => this.show(tab.getAttribute('aria-controls')));
     document.getElementById('tabs').addEventListener('keydown', (event) => {
@@ -64,7 +64,7 @@ export class Panels {
       element('h2', {}, element('i', { class: 'mark', style: { background: `var(--is-${CATEGORIES[slice.category]})` } }), model.name(slice.name) || CATEGORIES[slice.category]),
     ];
     if (thing?.isQuery) parts.push(facts(rows), this.queryFacts(thing));
-    else if (thing !== undefined) parts.push(facts(rows), this.claimFacts(thing));
+    else if (thing !== undefined) parts.push(facts(rows), this.claimFacts(thing), this.unitCode(thing));
     else parts.push(facts(rows));
     return parts;
   }
@@ -84,6 +84,29 @@ export class Panels {
       ['Emitted after', duration(claim.emitted - claim.begun)],
       ['Wanted by', asked],
     ]), chain.length > 1 ? element('section', {}, element('h3', {}, 'Asked for by'), element('ol', { class: 'chain' }, ...chain.slice(1).map((each) => element('li', {}, this.link(model.name(each.name), () => this.select(each)))))) : null);
+  }
+
+  /** Asks the engine about a unit: why it is not Ready, its IR, its code. */
+  async askUnit(claim) {
+    const { model } = this;
+    const [name, symbol] = [model.name(claim.name), claim.query === undefined ? '' : model.name(claim.query.name)];
+    const unit = (this.unit = { claim, said: 'Asking the engine.' });
+    this.info ??= await fetch('/info').then((answer) => answer.json()).catch(() => undefined);
+    if (this.info?.answers === false) unit.said = 'No engine is here to ask: a recording has neither IR nor code.';
+    else {
+      const answer = await fetch(`/unit?name=${encodeURIComponent(name)}&symbol=${encodeURIComponent(symbol)}`).catch(() => undefined);
+      if (answer?.ok) unit.told = await answer.json();
+      else unit.said = 'The engine is gone, and its code with it.';
+    }
+    if (this.unit === unit) this.fill();
+  }
+
+  unitCode(claim) {
+    if (this.unit.claim !== claim) this.askUnit(claim);
+    const { told, said } = this.unit;
+    if (told === undefined) return element('p', { class: 'quiet' }, said);
+    // Made once, so that a text that was opened stays open.
+    return (this.unit.shown ??= unitSection(told));
   }
 
   queryFacts(query) {
@@ -239,6 +262,16 @@ export class Panels {
       this.link(`${model.name(slice.name) || CATEGORIES[slice.category]}${slice.category === 6 ? ' (blocked)' : ''}`, () => this.page.select(slice)),
       model.lanes[slice.thread].name, duration(slice.start - timeline.begin), duration(slice.end - slice.start)]))];
   }
+}
+
+function unitSection(told) {
+  const texts = (head, all, none) => [element('h3', {}, head), ...(all.length > 0
+    ? all.map(({ title, text }) => element('details', {}, element('summary', {}, title), element('pre', { class: 'answer code', tabindex: '0' }, text)))
+    : [element('p', { class: 'quiet' }, none)])];
+  const why = told.why === null ? element('p', { class: 'quiet' }, 'None of its symbols is known to the engine now.') : element('pre', { class: 'answer', tabindex: '0' }, told.why.why);
+  return element('section', { id: 'unit-code' }, element('h3', {}, 'Why'), why,
+    ...texts('IR', told.ir, 'No IR is kept of this unit: it came as an object or from a cache, was compiled before the page was open, or has made room for newer ones.'),
+    ...texts('Code', told.code, 'No code of this unit is linked now.'));
 }
 
 const SAID = { work: 'work', queued: 'in the queue', unknown: 'not known' };
