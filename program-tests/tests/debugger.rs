@@ -1,10 +1,11 @@
-//! `--debugger`: gdb, driven by commands, finds breakpoints, frames and variables in linked code.
+//! `--debugger`: gdb and lldb, driven by commands, find breakpoints, frames and variables in linked code.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use uruk_tests::forms::rust_std;
 use uruk_tests::inputs::{compile, file};
 use uruk_tests::process::{Input, run};
 use uruk_tests::uruk::uruk;
@@ -60,13 +61,34 @@ int main() {
 }
 "#;
 
-/// Whether there is a debugger; says so if not. The machine that checks everything must have one.
+const RUST: &str = r#"use std::hint::black_box;
+struct Cart { prices: Vec<i32> }
+#[inline(never)]
+fn total(cart: &Cart, discount: i32) -> i32 {
+    let mut sum = -discount;
+    for price in &cart.prices {
+        sum += price;
+    }
+    sum
+}
+fn main() {
+    let cart = Cart { prices: vec![10, 20, 30] };
+    println!("{}", total(black_box(&cart), 5));
+}
+"#;
+
 fn has_gdb() -> bool {
-    let is_there = Command::new("gdb").arg("--version").output().is_ok_and(|output| output.status.success());
+    has("gdb")
+}
+
+/// Whether there is a debugger; says so if not. The machine that checks everything must have one.
+fn has(program: &str) -> bool {
+    let is_there =
+        Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there {
-        assert!(std::env::var_os("CI").is_none(), "gdb is missing: scripts/setup.sh installs it");
+        assert!(std::env::var_os("CI").is_none(), "{program} is missing: scripts/setup.sh installs it");
         // Nothing is left to say without a reader.
-        let _ = writeln!(std::io::stderr(), "skipped: there is no gdb");
+        let _ = writeln!(std::io::stderr(), "skipped: there is no {program}");
     }
     is_there
 }
@@ -139,6 +161,8 @@ fn breakpoints_frames_and_variables_of_c() {
                 "Breakpoint 1, inner (value=12)",
             ];
             assert_in_order(&printed, &wanted);
+            // A library of ours was closed while gdb still read it.
+            assert!(!printed.contains("warning: Can't read data"), "{printed}");
         }
     }
 }
@@ -207,6 +231,102 @@ fn breakpoints_frames_and_variables_of_cxx() {
         ];
         assert_in_order(&printed, &wanted);
     }
+}
+
+/// The program that rustc makes of a source, as bitcode or as an object.
+fn rust(emit: &str, output: &str) -> PathBuf {
+    let source = file("shop.rs", RUST.as_bytes()).expect("written");
+    let made = source.with_file_name(output);
+    let mut command = Command::new("rustc");
+    command.args(["--edition", "2024", "-C", "prefer-dynamic", "-C", "opt-level=0", "-g", "-C"]);
+    command.args(["codegen-units=1", "--emit", emit, "-o"]).arg(&made).arg(source);
+    assert!(command.status().expect("rustc is there").success());
+    made
+}
+
+/// Modules of Rust have several languages' conventions: their own names, and a `main` of C.
+#[test]
+fn breakpoints_frames_and_variables_of_rust() {
+    if !has_gdb() {
+        return;
+    }
+    let std = rust_std().expect("rustc says where it is");
+    let library = std.to_str().expect("plain letters");
+    let (bitcode, object) = (rust("llvm-bc", "shop.bc"), rust("obj", "shop.o"));
+    let steps = ["break shop.rs:9", "run", "bt 2", "info locals", "up", "print cart.prices.len", "continue"];
+    for (options, file) in [(&[][..], &bitcode), (&["--lazy"], &bitcode), (&[], &object)] {
+        let printed = gdb(&steps, &[&["--debugger", "-O0", "--load", library], options].concat(), &[file]);
+        let wanted = [
+            "Breakpoint 1, shop::total (cart=",
+            "discount=5) at shop.rs:9",
+            "#1  ",
+            "shop::main () at shop.rs:13",
+            "sum = 55",
+            "= 3",
+            "55",
+            "exited normally",
+        ];
+        assert_in_order(
+            &printed.replace(&format!("{}/", file.parent().expect("one").display()), ""),
+            &wanted,
+        );
+    }
+}
+
+/// A process that was started without the option has names once they are asked for.
+#[test]
+fn a_debugger_that_comes_later_asks_for_names() {
+    if !has_gdb() {
+        return;
+    }
+    let source = C.replace("return local + 1;", "__asm__ volatile(\"int3; nop\"); return local;");
+    let object = object("debugged.c", &source, &["-O0"]);
+    let steps = ["run", "bt 1", "call (void)uruk_debugger(1)", "bt 3", "info locals"];
+    let printed = gdb(&steps, &["-O0"], &[&object]);
+    let wanted = [
+        "SIGTRAP",
+        "#0  0x",
+        " in ?? ()",
+        "#0  ",
+        "inner (value=10) at ",
+        "outer (value=5)",
+        "main ()",
+        "local = 30",
+    ];
+    assert_in_order(&printed, &wanted);
+}
+
+/// lldb reads the same interface when it is told to.
+#[test]
+fn lldb_finds_breakpoints_frames_and_variables() {
+    if !has("lldb-22") {
+        return;
+    }
+    let steps = [
+        "settings set plugin.jit-loader.gdb.enable on",
+        "breakpoint set --file debugged.c --line 5",
+        "run",
+        "thread backtrace",
+        "frame variable",
+        "continue",
+        "continue",
+    ];
+    let mut command = Command::new("lldb-22");
+    command.args(["-x", "-b"]);
+    steps.iter().for_each(|step| _ = command.args(["-o", step]));
+    command.arg("--").arg(uruk()).args(["run", "--debugger", "-O0"]).arg(object("debugged.c", C, &["-O0"]));
+    let outcome = run(&mut command, &Input::default(), Duration::from_secs(600)).expect("it can be started");
+    let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let wanted = [
+        "stop reason = breakpoint 1.",
+        "inner(value=10) at debugged.c:5",
+        "outer(value=5) at debugged.c:9",
+        "main at debugged.c:14",
+        "local = 30",
+        "inner(value=12) at debugged.c:5",
+        "exited with status = 0",
+    ];
+    assert_in_order(&printed, &wanted);
 }
 
 /// Nothing is told unasked.

@@ -49,5 +49,6 @@ mod tasks;
 mod thread_locals;
 #[cfg(feature = "llvm")]
 mod tiers;
+mod translated;
 #[cfg(feature = "llvm")]
 mod unload;

@@ -1,5 +1,6 @@
 //! Shared parts of the programs: objects of the system's compilers, and tests that run in a process of their own.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{Command, Output};
@@ -104,8 +105,15 @@ pub(crate) fn alone(name: &str) -> Output {
 
 /// The same, with variables in its environment.
 pub(crate) fn alone_with(name: &str, variables: &[(&str, &str)]) -> Output {
-    let mut command = Command::new(std::env::current_exe().expect("this test"));
-    command.args(["--exact", name, "--test-threads=1", "--nocapture"]).env(ALONE, "1");
+    alone_under(&[], name, variables)
+}
+
+/// The same, run by a tool.
+pub(crate) fn alone_under(tool: &[&str], name: &str, variables: &[(&str, &str)]) -> Output {
+    let this = std::env::current_exe().expect("this test");
+    let mut words = tool.iter().map(|word| OsString::from(*word)).chain([this.into_os_string()]);
+    let mut command = Command::new(words.next().expect("a program"));
+    command.args(words).args(["--exact", name, "--test-threads=1", "--nocapture"]).env(ALONE, "1");
     command.envs(variables.iter().copied());
     command.output().expect("this test starts")
 }

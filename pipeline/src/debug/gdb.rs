@@ -35,6 +35,8 @@ std::arch::global_asm!(
     ".long 1, 0",
     ".quad 0, 0",
     ".size __jit_debug_descriptor, . - __jit_debug_descriptor",
+    // Nothing else refers to it.
+    ".quad uruk_debugger",
     ".popsection",
 );
 

@@ -71,6 +71,12 @@ pub fn set_debugger(is_on: bool) {
     watchers.settle();
 }
 
+/// For people who have attached a debugger to a process: `call (void)uruk_debugger(1)`. `gdb.rs` refers to it by its name.
+#[unsafe(no_mangle)]
+extern "C" fn uruk_debugger(is_on: i32) {
+    set_debugger(is_on != 0);
+}
+
 /// Whether gdb is told of linked code.
 pub fn has_debugger() -> bool {
     TABLE.lock().tells_gdb

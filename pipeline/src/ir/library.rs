@@ -46,6 +46,7 @@ mod place {
 
     use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
+    use crate::debug;
     use crate::ir::CompileError;
     use crate::memory::TemporaryFile;
 
@@ -95,6 +96,9 @@ mod place {
         let loaded = TemporaryFile::with(|file| {
             let mut contents = file.file();
             contents.write_all(SHIM)?;
+            if debug::has_debugger() {
+                file.stay_open();
+            }
             open(&file.path()?).map_err(std::io::Error::other)
         });
         loaded.map_err(|error| CompileError::Shim { message: error.to_string() })

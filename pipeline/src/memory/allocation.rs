@@ -84,6 +84,8 @@ impl Backing for Allocation {
         drop(ranges);
         if may_be_stale && self.has_code() {
             cores::serialize(); // Other code may have lain here.
+            let code = self.pieces.iter().filter(|piece| piece.kind == SegmentKind::Code);
+            code.for_each(|piece| host::discard_translations(&piece.range));
         }
         Ok(())
     }

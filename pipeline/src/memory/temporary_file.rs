@@ -3,11 +3,12 @@
 //! Sandboxes may forbid files in memory (`memfd_create`), and may have no `/proc` by which one is named. A directory for temporary files
 //! may allow no code to be mapped. So a use says itself whether it has worked, and is tried with one file after another.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,9 @@ use rustix::process::{Resource, getrlimit};
 /// An empty file for a while.
 #[derive(Debug)]
 pub struct TemporaryFile {
-    file: File,
+    /// There until the drop.
+    file: Option<File>,
+    stays_open: Cell<bool>,
     /// Nothing if it is in memory.
     path: Option<PathBuf>,
 }
@@ -54,7 +57,13 @@ impl TemporaryFile {
 
     /// The file.
     pub fn file(&self) -> &File {
-        &self.file
+        self.file.as_ref().expect("it is there until the drop")
+    }
+
+    /// Keeps the number of the file open until the process ends. gdb reads parts of a loaded library late, and by the name that
+    /// [`path`](Self::path) has given.
+    pub fn stay_open(&self) {
+        self.stays_open.set(true);
     }
 
     /// By which name any process can open it, while it is there.
@@ -67,7 +76,7 @@ impl TemporaryFile {
             // Not `/proc/self`: that would be the debugger's own file of this number.
             None => Ok(Path::new("/proc")
                 .join(std::fs::read_link("/proc/self")?)
-                .join(format!("fd/{}", self.file.as_raw_fd()))),
+                .join(format!("fd/{}", self.file().as_raw_fd()))),
         }
     }
 
@@ -86,7 +95,7 @@ impl TemporaryFile {
         let numbers = getrlimit(Resource::Nofile).current.unwrap_or(NUMBER_END).min(NUMBER_END);
         let highest = i32::try_from(numbers).expect("it is small").saturating_sub(1);
         let file = fcntl_dupfd_cloexec(&file, highest).unwrap_or(file);
-        Ok(Self { file: file.into(), path: None })
+        Ok(Self { file: Some(file.into()), stays_open: Cell::new(false), path: None })
     }
 
     fn in_directory(directory: &Path) -> io::Result<Self> {
@@ -94,7 +103,7 @@ impl TemporaryFile {
         let number = RandomState::new().hash_one(std::process::id());
         let path = directory.join(format!("uruk-{number:016x}.tmp"));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Self { file, path: Some(path) })
+        Ok(Self { file: Some(file), stays_open: Cell::new(false), path: Some(path) })
     }
 }
 
@@ -103,6 +112,11 @@ impl Drop for TemporaryFile {
         if let Some(path) = &self.path {
             // A directory from which nothing can be removed keeps it.
             let _ = std::fs::remove_file(path);
+        }
+        if self.stays_open.get()
+            && let Some(file) = self.file.take()
+        {
+            let _ = file.into_raw_fd();
         }
     }
 }

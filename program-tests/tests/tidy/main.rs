@@ -39,6 +39,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ),
     ("core/src/ready_index/lone_guard.rs", "passes a method of `seize` on that is unsafe to call"),
     ("core/src/symbol/window.rs", "calls what every x86-64 has by its name"),
+    ("pipeline/src/arch/x86_64/translations.rs", "speaks to valgrind by instructions"),
     ("pipeline/src/debug/gdb.rs", "keeps the list that gdb reads"),
     ("pipeline/src/debug/image.rs", "describes code that its caller keeps mapped"),
     ("pipeline/src/debug/jitdump.rs", "maps the file by which perf finds it, and copies code"),

@@ -14,6 +14,7 @@ mod relax;
 mod relocations;
 mod stubs;
 mod trampoline;
+mod translations;
 
 use object::elf::{EM_X86_64, Machine};
 
@@ -35,6 +36,7 @@ pub(super) use stubs::{
     entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
 };
 pub(crate) use trampoline::{Register, Trampoline, WordBase};
+pub(crate) use translations::discard_translations;
 
 pub(super) const fn name() -> &'static str {
     "x86-64"
