@@ -22,6 +22,7 @@ const PROGRAM: &str = "
         printf(\"%d\\n\", getpid());
         fflush(stdout);
         if (!strcmp(argv[1], \"kill\")) raise(SIGKILL);
+        if (!strcmp(argv[1], \"term\")) raise(SIGTERM);
         if (!strcmp(argv[1], \"fault\")) *(volatile int *)8 = 1;
         if (!strcmp(argv[1], \"fork\")) {
             if (fork() == 0) exit(0);
@@ -96,6 +97,33 @@ fn a_killed_program_left_its_last_notes_under_its_number() {
     assert!(runtime.uruk(&["top", "--once"], &process).contains(&format!("process {process}")));
     let mode = fs::metadata(file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// By a fault, and by a signal that asks for the end.
+#[test]
+fn the_report_of_a_signal_says_where_to_read_on() {
+    let runtime = Runtime::new("faults");
+    for (option, way, signal) in
+        [("--backtrace", "fault", 11), ("--stats", "fault", 11), ("--stats", "term", 15)]
+    {
+        let outcome = runtime.program(&[option], way);
+        assert_eq!(outcome.end, End::Killed(signal));
+        let errors = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        let process = process(&outcome);
+        let (_, file) = errors
+            .trim_end()
+            .rsplit_once("; to see what happened until then: uruk trace dump ")
+            .expect(&errors);
+        assert!(Path::new(file).is_absolute() && file.ends_with(&format!("{process}.uflight")), "{errors}");
+        assert!(runtime.uruk(&["trace", "dump"], file).contains("Completed"), "{option} {way}");
+        assert_eq!(runtime.program(&[option], "0").end, End::Exited(0));
+        assert_eq!(runtime.files(), [PathBuf::from(file)], "a good end leaves no file");
+        fs::remove_file(file).unwrap();
+    }
+    // It names no file that is not there.
+    let errors = runtime.program(&["--backtrace", "--no-flight-recorder"], "fault").stderr;
+    let errors = String::from_utf8_lossy(&errors);
+    assert!(errors.contains("ended by signal 11") && !errors.contains("uruk trace"), "{errors}");
 }
 
 #[test]

@@ -6,9 +6,11 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use uruk::JitError;
 use uruk::core::sync::atomic::{AtomicBool, Ordering};
 use uruk::core::{LookupError, WithCauses};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
+use uruk::pipeline::runtime::fatal::set_hint;
 use uruk_recorder::{Flight, Options, Reader, enable};
 
 use super::args::RunArgs;
@@ -48,7 +50,7 @@ pub(crate) fn begin(args: &RunArgs) -> Result<(), RecordError> {
     let options = if args.wants_all_notes() { Options::default() } else { Options::small() };
     if !(args.no_flight_recorder || std::env::var_os(SWITCH).is_some_and(|value| value == "0")) {
         match Flight::begin(options.clone()) {
-            Ok(flight) => return Ok(remove_at_exit(FLIGHT.get_or_init(|| flight))?),
+            Ok(flight) => return Ok(begun(FLIGHT.get_or_init(|| flight))?),
             Err(error) if args.verbose > 0 => report::warning("there is no flight recorder", &error),
             Err(_) => {}
         }
@@ -59,8 +61,9 @@ pub(crate) fn begin(args: &RunArgs) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Behind all that comes later at the end.
-fn remove_at_exit(flight: &'static Flight) -> Result<(), ExitError> {
+/// Has the file removed behind all that comes later at the end, and named where a signal is reported.
+fn begun(flight: &'static Flight) -> Result<(), ExitError> {
+    set_hint(text(flight));
     on_exit(move |_| {
         // Relaxed: a flag alone.
         if !IS_KEPT.load(Ordering::Relaxed) {
@@ -79,16 +82,30 @@ pub(crate) fn hint() -> Option<String> {
     let flight = FLIGHT.get()?;
     // Relaxed: a flag alone.
     IS_KEPT.store(true, Ordering::Relaxed);
-    Some(format!("to see what happened until then: uruk trace dump {}", flight.path().display()))
+    Some(text(flight))
 }
 
-/// The same, if what an error tells of was no mistake of the input: a lookup has no end, or has taken too long.
+/// The same, if what an error tells of was no mistake of the input.
 pub(crate) fn hint_of(error: &(dyn Error + 'static)) -> Option<String> {
+    if is_stuck(error) { hint() } else { None }
+}
+
+/// Whether a lookup has no end, or has taken too long.
+fn is_stuck(error: &(dyn Error + 'static)) -> bool {
+    use LookupError::{DeadlineExceeded, WouldDeadlock};
     let is_stuck = |cause: &(dyn Error + 'static)| {
-        use LookupError::{DeadlineExceeded, WouldDeadlock};
-        matches!(cause.downcast_ref(), Some(WouldDeadlock { .. } | DeadlineExceeded { .. }))
+        // The engine's error passes the causes of a lookup's on, and not the lookup's itself.
+        let lookup = match cause.downcast_ref() {
+            Some(JitError::Lookup(lookup)) => Some(lookup),
+            _ => cause.downcast_ref::<LookupError>(),
+        };
+        matches!(lookup, Some(WouldDeadlock { .. } | DeadlineExceeded { .. }))
     };
-    if WithCauses(error).chain().any(is_stuck) { hint() } else { None }
+    WithCauses(error).chain().any(is_stuck)
+}
+
+fn text(flight: &Flight) -> String {
+    format!("to see what happened until then: uruk trace dump {}", flight.path().display())
 }
 
 /// The file that a command line names: by itself, by a process, or as the last.
@@ -101,4 +118,25 @@ pub(crate) fn file_of(given: &Path) -> Result<PathBuf, NoFlight> {
         Ok(process) => Flight::find(process).ok_or(NoFlight::Process { process }),
         Err(_) => Ok(given.to_owned()),
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lookup_without_an_end_is_worth_a_look() {
+        let stuck = [
+            LookupError::WouldDeadlock { path: [].into() },
+            LookupError::DeadlineExceeded { waiting: [].into() },
+        ];
+        for error in stuck {
+            assert!(is_stuck(&Around(JitError::Lookup(error))));
+        }
+        assert!(!is_stuck(&JitError::Lookup(LookupError::Closed)));
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot link the program")]
+    struct Around(#[source] JitError);
 }

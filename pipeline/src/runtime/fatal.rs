@@ -52,6 +52,9 @@ pub struct FatalReport {
 
 static REPORT: OnceLock<Option<FatalReport>> = OnceLock::new();
 
+/// Stands at the end of the report's last line.
+static HINT: OnceLock<String> = OnceLock::new();
+
 /// The signals that are reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportedSignals {
@@ -117,6 +120,12 @@ pub fn report_at_fatal_signals(
     Some(report)
 }
 
+/// Has the last line of the report end with `hint`, if there is a report: it says where to read on. The first hint stays.
+pub fn set_hint(hint: String) {
+    // The first stays.
+    drop(HINT.set(hint));
+}
+
 fn installed() -> Option<&'static FatalReport> {
     REPORT.get()?.as_ref()
 }
@@ -156,24 +165,26 @@ impl FatalReport {
         let mut stderr = Stderr { until: Instant::now() + PATIENCE };
         // SAFETY: the text was taken, and is never freed: this process ends.
         let text = unsafe { text.as_ref() }.map_or("", String::as_str);
+        let hint = HINT.get().map_or("", String::as_str);
         if FAULTS.contains(&signal) {
             // The rest is lost where stderr takes no more.
             // SAFETY: the caller's obligation.
             _ = writeln!(stderr).and_then(|()| unsafe { (self.frames)(&mut stderr, context) });
         }
-        _ = writeln!(stderr, "\n{text}{}", LastLine { signal, after: self.began.elapsed() });
+        _ = writeln!(stderr, "\n{text}{}", LastLine { signal, after: self.began.elapsed(), hint });
     }
 }
 
 /// The last line: which signal came, and when.
-struct LastLine {
+struct LastLine<'hint> {
     signal: c_int,
     after: Duration,
+    hint: &'hint str,
 }
 
-impl fmt::Display for LastLine {
+impl fmt::Display for LastLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { signal, after } = self;
+        let Self { signal, after, hint } = self;
         write!(f, "ended by signal {signal}")?;
         // SAFETY: answers a terminated string that stays, or null. It allocates nothing.
         let name = unsafe { sigabbrev_np(*signal).as_ref().map(|name| std::ffi::CStr::from_ptr(name)) };
@@ -188,7 +199,8 @@ impl fmt::Display for LastLine {
             usage
         };
         let tenths = usage.ru_maxrss * 10 / 1024;
-        write!(f, "; resident: {}.{} MiB at most", tenths / 10, tenths % 10)
+        write!(f, "; resident: {}.{} MiB at most", tenths / 10, tenths % 10)?;
+        if hint.is_empty() { Ok(()) } else { write!(f, "; {hint}") }
     }
 }
 
