@@ -10,7 +10,7 @@ CHOSEN = scripts/chosen-tests.sh env
 # One file of shuttle-tests, or all of them.
 TEST ?= *
 # What `make test` runs of `examples`.
-EXAMPLES = hello boxed_runtime custom_unit no_llvm generator inkwell lazy tiers lowering query_engine plugin_host redefine tokio_host
+EXAMPLES = hello boxed_runtime custom_unit no_llvm generator images inkwell lazy tiers lowering query_engine plugin_host redefine tokio_host
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
 # How long `make stress-tsan` does.
@@ -79,7 +79,7 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	$(MAKE) stress
 	$(MAKE) stress-tsan STRESS_TSAN_SECONDS=$(STRESS_SECONDS)
 
-fuzz: setup ## Tries damaged and crafted objects and archives on the linker, FUZZ_SECONDS for each target. What is linked never runs.
+fuzz: setup ## Tries damaged and crafted objects, archives and images, FUZZ_SECONDS for each target. None of them ever runs.
 	@scripts/setup.sh --fuzz
 	scripts/fuzz.sh $(FUZZ_SECONDS)
 

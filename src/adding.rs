@@ -6,16 +6,18 @@ use std::path::{Path, PathBuf};
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, MaterializationUnit, ResourceTracker, SymbolFlags};
 use uruk_pipeline::image::ImageFile;
+#[cfg(feature = "cache")]
+use uruk_pipeline::image::UnitKey;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
 use crate::error::JitError;
 use crate::files::Files;
-use crate::image::ImageOptions;
+use crate::image_options::ImageOptions;
 use crate::object_unit::ObjectUnit;
 use crate::scope::Scope;
-use crate::units::{FileFormat, FileUnits};
+use crate::units::FileUnits;
 
 impl Scope {
     /// Adds a file of any kind: textual IR, bitcode, object, archive, shared library, or [image](Self::load_image).
@@ -81,7 +83,8 @@ impl Scope {
     /// [`JitError::Compile`] if it cannot be read, [`JitError::Define`] if its symbols are refused or the scope's tracker was removed.
     #[cfg(feature = "llvm")]
     pub fn add_ir(&self, source: ObjectBuffer) -> Result<(), JitError> {
-        self.add_units(|files, tracker| files.modules.units(tracker, source))
+        let (files, tracker) = (&*self.engine.files, self.tracker());
+        files.add(&files.modules, &tracker, source)
     }
 
     /// Adds a module of LLVM IR from memory whose interface is known, from an earlier look at the same source: nothing
@@ -161,7 +164,18 @@ impl Scope {
     /// [`JitError::Object`] if it is broken or for another machine, [`JitError::Define`] if its symbols are
     /// refused.
     pub fn add_object(&self, object: ObjectBuffer) -> Result<(), JitError> {
-        self.add_units(|files, tracker| files.objects.units(tracker, object))
+        let (files, tracker) = (&*self.engine.files, self.tracker());
+        files.add(&files.objects, &tracker, object)
+    }
+
+    /// The key of a file as a source of an [image](crate::ImageOptions::source): of its contents, and of the options that it is compiled with
+    /// here. It is the same on every machine and in every directory.
+    ///
+    /// # Cost
+    /// One hash of the file.
+    #[cfg(feature = "cache")]
+    pub fn key_of_source(&self, source: &ObjectBuffer) -> UnitKey {
+        self.engine.files.key_of_source(source)
     }
 
     /// Adds a static archive, whose members join the program when something needs them, or when they give a value to a

@@ -17,6 +17,8 @@ use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
 use uruk_pipeline::runtime::process::LoadLibraryError;
 
+use crate::image_unit::UnitRejected;
+
 /// How many causes of an error are looked at. A chain of an embedder's errors may go round in a circle.
 const CAUSES_MAX: usize = 256;
 
@@ -122,6 +124,22 @@ pub enum JitError {
     /// A file cannot be loaded as an image.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// A unit of an image is needed that was rejected, and that cannot be compiled.
+    #[error(transparent)]
+    UnitRejected(Box<UnitRejected>),
+    /// An image is to be what a dylib begins with, and the dylib has one of its definitions already.
+    #[error(
+        "{}: `{}` is defined in `{dylib}` already: load a system image before anything else",
+        path.display(), Readable(symbol)
+    )]
+    ImageNotFirst {
+        /// The image.
+        path: PathBuf,
+        /// The definition.
+        symbol: Box<str>,
+        /// The dylib.
+        dylib: Box<str>,
+    },
     /// Files cannot be linked as an image.
     #[error("cannot link the image")]
     LinkImage(#[source] LinkError),

@@ -5,6 +5,10 @@ use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{DefineError, JitDylib, ResourceTracker, SharedError, TransactionError, WeakResourceTracker};
+#[cfg(feature = "cache")]
+use uruk_pipeline::cache::KeyBuilder;
+#[cfg(feature = "cache")]
+use uruk_pipeline::image::UnitKey;
 use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer, StaticArchiveGenerator};
 use uruk_pipeline::platform::{Declaration, Platform};
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -42,7 +46,44 @@ impl Files {
         tracker: &ResourceTracker,
         file: ObjectBuffer,
     ) -> Result<(), JitError> {
+        self.note_source(&file);
         self.define(tracker, format.units(tracker, file)?)
+    }
+
+    /// The key of a file as a source of an image: of its contents, and of the options that it is compiled with here.
+    #[cfg(feature = "cache")]
+    pub(crate) fn key_of_source(&self, source: &ObjectBuffer) -> UnitKey {
+        let key = match FileKind::of(source.bytes()) {
+            FileKind::Object => {
+                KeyBuilder::new("object in an image").bytes("object", source.bytes()).finish()
+            }
+            #[cfg(feature = "llvm")]
+            _ => self.modules.layer.compiler().unit_key(source),
+            #[cfg(not(feature = "llvm"))]
+            _ => KeyBuilder::new("file in an image").bytes("file", source.bytes()).finish(),
+        };
+        *key.as_bytes()
+    }
+
+    /// Notes the key of a file, if an image is made of the program.
+    pub(crate) fn note_source(&self, source: &ObjectBuffer) {
+        #[cfg(feature = "cache")]
+        if let Some(collected) = self.linking.layer.collected() {
+            collected.note_source(source.name(), self.key_of_source(source));
+        }
+        #[cfg(not(feature = "cache"))]
+        let _ = source;
+    }
+
+    /// Defines what a source promises: an object, bitcode or textual IR.
+    pub(crate) fn add_source(&self, tracker: &ResourceTracker, source: ObjectBuffer) -> Result<(), JitError> {
+        match FileKind::of(source.bytes()) {
+            #[cfg(feature = "llvm")]
+            FileKind::Bitcode | FileKind::TextualIr | FileKind::Other => {
+                self.add(&self.modules, tracker, source)
+            }
+            _ => self.add(&self.objects, tracker, source),
+        }
     }
 
     /// Defines the units of a file, in its place in the order of initialisation: all of them, or none.

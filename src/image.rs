@@ -3,38 +3,45 @@
 use std::fmt;
 use std::path::Path;
 
+use uruk_core::DefinitionGenerator;
 use uruk_core::sync::Arc;
-use uruk_pipeline::image::{ImageFile, ImageReader};
+use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, SymbolTraits};
 use uruk_pipeline::linking::{ImageGenerator, image_units};
 use uruk_pipeline::runtime::allocation;
 
 use crate::archive::AddedArchive;
 use crate::error::JitError;
+use crate::image_options::ImageOptions;
+use crate::image_unit::UnitState;
+use crate::package::Package;
 use crate::scope::Scope;
 use crate::units::FileUnits;
 
-/// Decisions about an image that is loaded.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct ImageOptions {}
-
-impl ImageOptions {
-    /// The image is taken as it is.
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
 /// An image of a scope. It is a handle for questions: dropping it unloads nothing.
 #[derive(Clone)]
-pub struct LoadedImage {
-    generator: Arc<ImageGenerator>,
+pub struct LoadedImage(Loaded);
+
+#[derive(Clone)]
+enum Loaded {
+    Whole(Arc<ImageGenerator>),
+    Package(Arc<Package>),
 }
 
 impl LoadedImage {
     /// The tables of its file: symbols, imports, files that it was made of.
     pub fn reader(&self) -> &ImageReader {
-        self.generator.reader()
+        match &self.0 {
+            Loaded::Whole(generator) => generator.reader(),
+            Loaded::Package(package) => package.reader(),
+        }
+    }
+
+    /// The units of a package, and where each comes from. An image that is one whole has none.
+    pub fn units(&self) -> Vec<(Box<str>, UnitState)> {
+        match &self.0 {
+            Loaded::Whole(_) => Vec::new(),
+            Loaded::Package(package) => package.units(),
+        }
     }
 }
 
@@ -42,13 +49,20 @@ impl Scope {
     /// Loads an image that [`ImageBuilder`](crate::ImageBuilder) or `uruk image build` has made: its definitions are there for lookups, and
     /// nothing is compiled.
     ///
-    /// References of the image are looked up in the scope's link order, when one of its symbols is asked for. Its own parts refer to each other directly,
-    /// so a definition that another file has too changes nothing inside of it. It goes with the scope's tracker, and its functions may be held by
-    /// handles, as those of objects. Two engines may load one file: each has variables of its own.
+    /// References of the image are looked up in the scope's link order, when one of its symbols is asked for. It goes with the scope's tracker, and its
+    /// functions may be held by handles, as those of objects. Two engines may load one file: each has variables of its own.
+    ///
+    /// An image is one whole or a [package](crate::ImageBuilder::package) of units. The parts of a whole refer to each other directly, so a definition
+    /// that another file has too changes nothing inside of it. The units of a package refer to each other as files do. Each is
+    /// validated when it is first used: it is right while its [source](ImageOptions::source), if that is at hand, is the one that it was compiled
+    /// from, and while the same holds of the units whose code it contains. A unit that is not right is compiled from its source,
+    /// as if the image had never had it. Units that run code at start are brought when the image is loaded.
     ///
     /// # Errors
-    /// [`JitError::Image`] if the file is no image, if it is damaged, if others may write to it, or if it was made for another processor;
-    /// [`JitError::Define`] if it is loaded there already.
+    /// [`JitError::Image`] if the file is no image, if it is damaged, if others may write to it, if it was made for another processor, or if it is a
+    /// whole and there are options for units; [`JitError::ImageNotFirst`] for a [system](ImageOptions::system) that comes too late;
+    /// [`JitError::Define`] if it is loaded there already. A lookup of a unit that was rejected and has no source fails with
+    /// [`JitError::UnitRejected`].
     ///
     /// # Cost
     /// A few system calls, and a pass over the tables. Code is read by the system when it runs.
@@ -75,28 +89,59 @@ impl Scope {
     /// # }
     /// ```
     pub fn load_image(&self, path: impl AsRef<Path>, options: ImageOptions) -> Result<LoadedImage, JitError> {
-        let ImageOptions {} = options;
         self.check_open()?;
-        let (files, tracker, dylib) = (&*self.engine.files, self.tracker(), self.dylib());
+        let (files, tracker, dylib) = (&self.engine.files, self.tracker(), self.dylib());
         let owner = self.is_of_tracker().then(|| tracker.downgrade());
         let image = ImageFile::open(path.as_ref())?;
+        if options.is_system {
+            self.check_first(image.reader())?;
+        }
+        if image.reader().is_package() {
+            let package = Arc::new(Package::load(image, options, files, &tracker, self.is_of_tracker())?);
+            package.define(dylib, self.names_for_process().iter().map(|name| &**name))?;
+            self.serve(package.clone());
+            return Ok(LoadedImage(Loaded::Package(package)));
+        }
+        if options.is_of_units() {
+            return Err(ImageError::Whole { path: path.as_ref().to_owned() }.into());
+        }
         let (unit, traits, generator) = image_units(image, dylib, &files.linking.layer, owner)?;
         files.define(&tracker, FileUnits::alone(Box::new(unit), traits))?;
-        if files.platform.is_of_process() {
-            // Libraries ask for these by the dylib's table, without a lookup.
-            let references = files.process.references_to_program();
-            let mut names: Vec<&str> = allocation::function_names().collect();
-            names.extend(references.optional.iter().chain(&references.required).map(|name| &**name));
-            generator.define(dylib, names.into_iter())?;
-        }
+        generator.define(dylib, self.names_for_process().iter().map(|name| &**name))?;
         let generator = Arc::new(generator);
-        let id = dylib.add_generator(generator.clone());
+        self.serve(generator.clone());
+        Ok(LoadedImage(Loaded::Whole(generator)))
+    }
+
+    /// Has lookups of the dylib find what `generator` has, as long as the scope's tracker is there.
+    fn serve(&self, generator: Arc<dyn DefinitionGenerator>) {
+        let id = self.dylib().add_generator(generator);
         if self.is_of_tracker() {
-            let added = AddedArchive::new(&tracker, id, &files.linking);
+            let tracker = self.tracker();
+            let added = AddedArchive::new(&tracker, id, &self.engine.files.linking);
             // A tracker that was removed meanwhile drops it, and so the generator.
             let _ = tracker.add_resource(Box::new(added));
         }
-        Ok(LoadedImage { generator })
+    }
+
+    /// The names that libraries of a program want of it. They ask for these by the dylib's table, without a lookup.
+    fn names_for_process(&self) -> Vec<Box<str>> {
+        let files = &self.engine.files;
+        if !files.platform.is_of_process() {
+            return Vec::new();
+        }
+        let references = files.process.references_to_program();
+        let wanted = references.optional.iter().chain(&references.required).cloned();
+        allocation::function_names().map(Box::from).chain(wanted).collect()
+    }
+
+    /// Holds that the dylib has none of an image's definitions.
+    fn check_first(&self, reader: &ImageReader) -> Result<(), JitError> {
+        let global = reader.symbols().filter(|symbol| symbol.traits.contains(SymbolTraits::GLOBAL));
+        let there = self.dylib().flags(global.map(|symbol| self.intern(symbol.name)));
+        let Some((symbol, _)) = there.first() else { return Ok(()) };
+        let (path, dylib) = (reader.path().to_owned(), self.dylib().name().into());
+        Err(JitError::ImageNotFirst { path, symbol: symbol.as_str().into(), dylib })
     }
 }
 

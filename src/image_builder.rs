@@ -6,12 +6,13 @@ use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use uruk_core::sync::Arc;
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{LookupRequest, LookupSet, SymbolFlags};
 use uruk_pipeline::arch::ProcessorLevel;
-use uruk_pipeline::image::{ImageReader, link_image};
+use uruk_pipeline::image::{BuiltImage, BuiltUnit, ImageReader, UnitKey, link_image, package};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{JitTargetMachineBuilder, TargetOptions};
+use uruk_pipeline::link::LinkError;
 use uruk_pipeline::linking::CollectedObjects;
 
 use crate::builder::JitBuilder;
@@ -29,7 +30,13 @@ pub struct ImageBuilder {
     jit: Jit,
     collected: Arc<CollectedObjects>,
     level: ProcessorLevel,
+    is_package: bool,
+    /// For each unit, definitions whose code it contains, with their keys.
+    assumptions: Mutex<Vec<Assumption>>,
 }
+
+/// A unit, a definition whose code it contains, and the key of that.
+type Assumption = (Box<str>, Box<str>, UnitKey);
 
 /// A linked image in memory.
 #[derive(Clone, Debug)]
@@ -56,7 +63,26 @@ impl ImageBuilder {
         let jit = jit.target(target(level)?);
         let collected = Arc::<CollectedObjects>::default();
         let jit = jit.collect(collected.clone()).build()?;
-        Ok(Self { jit, collected, level })
+        Ok(Self { jit, collected, level, is_package: false, assumptions: Mutex::default() })
+    }
+
+    /// Makes the image a package: each file is a unit of its own, with the key of its source, and can be [rejected](crate::ImageOptions::source) or
+    /// replaced without the others. Files that share named sections are one unit, and so are
+    /// files whose code refers to each other by distances, as hidden definitions have it.
+    ///
+    /// # Cost
+    /// Each unit begins a page of the file for its code, its constants and its data. Calls between units go by way of a slot.
+    #[must_use]
+    pub fn package(mut self) -> Self {
+        self.is_package = true;
+        self
+    }
+
+    /// Notes that the code of a unit of the package contains code of a definition: the host's compiler has inlined it, or has
+    /// relied on it. If the definition is in another unit, the two are right together or not at all. Otherwise `key` is compared with [what the
+    /// host says](crate::ImageOptions::definitions) when the image is loaded.
+    pub fn assume(&self, unit: impl Into<Box<str>>, definition: impl Into<Box<str>>, key: UnitKey) {
+        self.assumptions.lock().push((unit.into(), definition.into(), key));
     }
 
     /// Compiles what was added, and links it as one. Nothing of it runs.
@@ -66,15 +92,37 @@ impl ImageBuilder {
     /// built to lie.
     pub fn build(self) -> Result<Image, JitError> {
         self.jit.link_all()?;
-        let (objects, discarded) = self.collected.take();
         let order = self.jit.dylib().link_order();
         let import = |name: &str| -> Option<SymbolFlags> {
             let wanted = LookupSet::one(self.jit.intern(name));
             let found = self.jit.session().lookup_flags(LookupRequest::new(&order, wanted)).ok()?;
             found.into_iter().next().map(|(_, flags)| flags)
         };
-        let built = link_image(&objects, &|name| discarded.contains(name), &import, self.level, 0);
+        let built = if self.is_package {
+            self.build_package(&import)
+        } else {
+            let (objects, discarded) = self.collected.take();
+            link_image(&objects, &|name| discarded.contains(name), &import, self.level, 0)
+        };
         Ok(Image { bytes: built.map_err(JitError::LinkImage)?.to_bytes() })
+    }
+
+    fn build_package(&self, import: &dyn Fn(&str) -> Option<SymbolFlags>) -> Result<BuiltImage, LinkError> {
+        let assumptions = std::mem::take(&mut *self.assumptions.lock());
+        let units = self.collected.take_units()?.into_iter().map(|link| {
+            let discarded = link.discarded();
+            let mut image =
+                link_image(&link.objects(), &|name| discarded.contains(name), import, self.level, 0)?;
+            image.promise(|name| link.promised.contains(name));
+            let name: Box<str> = link.name().into();
+            let left_out = discarded.into_iter().collect();
+            let mut unit = BuiltUnit::new(name.clone(), &image, link.sources, left_out);
+            for (_, definition, key) in assumptions.iter().filter(|(of, ..)| *of == name) {
+                unit.assume(definition.clone(), *key);
+            }
+            Ok(unit)
+        });
+        Ok(package(units.collect::<Result<_, _>>()?, self.level))
     }
 }
 
@@ -117,7 +165,15 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let new = path.with_file_name(name);
-    let mut file = File::options().write(true).create_new(true).mode(0o644).open(&new)?;
+    let open = || File::options().write(true).create_new(true).mode(0o644).open(&new);
+    let mut file = match open() {
+        // A process with this number was killed while it wrote.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            std::fs::remove_file(&new)?;
+            open()?
+        }
+        opened => opened?,
+    };
     let written =
         file.write_all(bytes).and_then(|()| file.sync_data()).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {

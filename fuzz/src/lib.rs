@@ -3,14 +3,21 @@
 //! The generator and the way through the linker are those of `pipeline/tests/link/crafted_files.rs`, which tries a little of
 //! both in every run of the tests.
 
+#[path = "../../pipeline/tests/image/ask.rs"]
+mod ask;
 #[path = "../../pipeline/tests/crafted/mod.rs"]
 mod crafted;
 
+use std::path::Path;
 use std::sync::OnceLock;
 
 use crafted::choices::{self, Choices};
 use crafted::drive;
+use uruk_core::SymbolFlags;
+use uruk_pipeline::arch::ProcessorLevel;
+use uruk_pipeline::image::{BuiltUnit, ImageReader, link_image, package, seal};
 use uruk_pipeline::memory::InProcessMemoryManager;
+use uruk_pipeline::object::ObjectBuffer;
 
 /// An input begins with this where the rest is a file as it is. `scripts/fuzz.sh` writes such inputs to begin with.
 const FILE: u8 = b'F';
@@ -45,4 +52,40 @@ pub fn link(input: &[u8]) {
 /// Reads an archive, and its members as objects.
 pub fn archive(input: &[u8]) {
     drive::archive(&file(input, choices::random_archive));
+}
+
+/// Reads an image with a right checksum, and asks everything that there is to ask: a file as it is, or a package in which bytes are changed.
+pub fn image(input: &[u8]) {
+    static SOUND: OnceLock<Vec<u8>> = OnceLock::new();
+    let mut bytes = match input {
+        [FILE, file @ ..] => file.to_vec(),
+        edits => {
+            let mut bytes = SOUND.get_or_init(sound_package).clone();
+            for edit in edits.chunks_exact(4) {
+                // The header, then the tables, are where numbers are.
+                let at = usize::from(u16::from_le_bytes([edit[0], edit[1]]));
+                let at = if edit[2] & 1 == 0 { 512 + at % 320 } else { bytes.len() - 1 - at % bytes.len() };
+                bytes[at] = edit[3];
+            }
+            bytes
+        }
+    };
+    seal(&mut bytes);
+    if let Ok(reader) = ImageReader::of_bytes(Path::new("fuzzed.uim"), &bytes) {
+        ask::ask(&reader);
+    }
+}
+
+/// Two units, of which one contains code of the other.
+fn sound_package() -> Vec<u8> {
+    let names = ["first", "second"];
+    let units = names.map(|name| {
+        let object = ObjectBuffer::new(name, choices::object(&mut Choices::new(name.as_bytes())));
+        let import = |_: &str| Some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
+        let image = link_image(&[object], &|_| false, &import, ProcessorLevel::V1, 0).unwrap_or_default();
+        let mut unit = BuiltUnit::new(name, &image, vec![(name.into(), [1; 32])], Vec::new());
+        unit.assume("first", [1; 32]);
+        unit
+    });
+    package(units.into(), ProcessorLevel::V1).to_bytes()
 }

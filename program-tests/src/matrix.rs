@@ -20,6 +20,7 @@
 //! | bitcode-O0 | `-O0 -j2 --lazy --speculate-callees` | the same, with what a called function may call compiled beside the program |
 //! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
 //! | bitcode-O2, pic | `uruk image build -O2`, then `uruk image run` | everything compiled and linked ahead, at another address |
+//! | bitcode-O0 | `uruk image build --package -O2`, then `uruk image run` | the same, each file a unit that is mapped when it is needed |
 //!
 //! Of the five forms of objects alone (pic, pie, fixed, large, archive), a program in C++ or Rust takes two, by its name: their
 //! objects take long to compile, and what differs between the forms is not of the language.
@@ -75,17 +76,21 @@ pub enum Compiles {
     Tiered,
     /// Everything ahead, into an image, which is run.
     Image,
+    /// The same, into an image of units.
+    Package,
 }
 
 /// The name in `skip` of all variants in which functions are compiled when they are called.
 const LAZY: &str = "lazy";
 /// The name in `skip` of the variants that run an image.
 const IMAGE: &str = "image";
+/// The name in `skip` of the variant that runs an image of units.
+const PACKAGE: &str = "package";
 
 impl Compiles {
     fn options(self) -> &'static [&'static str] {
         match self {
-            Self::Whole | Self::Image => &[],
+            Self::Whole | Self::Image | Self::Package => &[],
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
@@ -96,7 +101,7 @@ impl Compiles {
     }
 }
 
-const DEFAULT: [Variant; 16] = [
+const DEFAULT: [Variant; 17] = [
     Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Whole },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Whole },
     Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Whole },
@@ -113,6 +118,7 @@ const DEFAULT: [Variant; 16] = [
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Tiered },
     Variant { form: Form::BitcodeO2, level: 2, jobs: 2, compiles: Compiles::Image },
     Variant { form: Form::Pic, level: 2, jobs: 1, compiles: Compiles::Image },
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Package },
 ];
 
 /// Files that are compiled or linked when a function of theirs is called. Most programs have one file, so this is not for all.
@@ -181,18 +187,19 @@ impl Program {
         let full = std::env::var_os("URUK_FULL_MATRIX").is_some_and(|value| value == "1");
         let all = if full { full_matrix() } else { DEFAULT.to_vec() };
         for (name, _) in &self.skipped {
-            let is_known = Form::by_name(name).is_some() || name == LAZY || name == IMAGE;
+            let is_known = Form::by_name(name).is_some() || [LAZY, IMAGE, PACKAGE].contains(&&**name);
             assert!(is_known, "{}: `skip {name}` names no form", self.name);
         }
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
         let is_wanted = |variant: &Variant| variant.to_string().contains(&wanted);
         let is_skipped = |variant: &Variant| {
-            let kind = match variant.compiles {
-                Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => LAZY,
-                Compiles::Image => IMAGE,
+            let kinds: &[&str] = match variant.compiles {
+                Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => &[LAZY],
+                Compiles::Image => &[IMAGE],
+                Compiles::Package => &[IMAGE, PACKAGE],
                 Compiles::Whole | Compiles::Late | Compiles::Early => return false,
             };
-            self.skipped.iter().any(|(name, _)| name == kind)
+            self.skipped.iter().any(|(name, _)| kinds.contains(&&**name))
         };
         let can_be = |variant: &Variant| {
             self.can_be(variant.form) && !is_skipped(variant) && (full || self.takes_in_turn(variant.form))
@@ -258,7 +265,7 @@ impl Program {
         let files = self.build(variant.form)?;
         let cache = format!("--cache={}", directory.display());
         let second = match variant.compiles {
-            Compiles::Whole | Compiles::Late | Compiles::Early | Compiles::Image => {
+            Compiles::Whole | Compiles::Late | Compiles::Early | Compiles::Image | Compiles::Package => {
                 "--cache-mode=require-hit"
             }
             Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => {
@@ -281,7 +288,7 @@ impl Program {
         options: &[&str],
     ) -> Result<Outcome, BuildError> {
         let image = match variant.compiles {
-            Compiles::Image => Some(self.build_image(variant, files)?),
+            Compiles::Image | Compiles::Package => Some(self.build_image(variant, files)?),
             _ => None,
         };
         let files = image.as_ref().map_or(files, std::slice::from_ref);
@@ -314,6 +321,7 @@ impl Program {
         if self.files.iter().any(|file| file.language == Language::Rust) {
             command.arg("--load").arg(rust_std()?);
         }
+        command.args((variant.compiles == Compiles::Package).then_some("--package"));
         run_tool(command.args(files))?;
         Ok(image)
     }
@@ -385,8 +393,10 @@ impl Natives {
 impl std::fmt::Display for Variant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} -O{} -j{}", self.form.name(), self.level, self.jobs)?;
-        if self.compiles == Compiles::Image {
-            f.write_str(" image")?;
+        match self.compiles {
+            Compiles::Image => f.write_str(" image")?,
+            Compiles::Package => f.write_str(" package")?,
+            _ => {}
         }
         self.compiles.options().iter().try_for_each(|option| write!(f, " {option}"))
     }

@@ -58,6 +58,9 @@ Examples:
   uruk image run db.uim -- one two                        run it, with two arguments; so does `uruk db.uim -- one two`
   uruk image build --cpu x86-64-v3 -j8 --parts 64 --cache ~/.cache/uruk big.bc   for processors with AVX2; 8 threads
   uruk image info --imports db.uim                        what it is, and what it refers to
+  uruk image build --package -o app.uim a.bc b.bc         each file is a unit that is validated alone
+  uruk image run app.uim a.bc b.bc                        with its sources: those that have changed are compiled
+  uruk image info --rejected app.uim a.bc b.bc            which these are
 
 Exit codes: of `run` those of the program; 0; 1 if a file cannot be compiled, linked, read or written; 2 for wrong usage.";
 

@@ -2,16 +2,18 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use uruk::core::Readable;
-use uruk::pipeline::image::{ImageFile, ImageReader, ImageSymbol, SymbolTraits};
+use uruk::pipeline::image::{ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation};
 use uruk::pipeline::ir::Partition;
 use uruk::pipeline::memory::SegmentKind;
+use uruk::pipeline::object::{FileKind, ObjectBuffer};
 use uruk::pipeline::runtime::process::ProcessSymbols;
-use uruk::{CacheOptions, ImageBuilder, Jit, JitError};
+use uruk::{CacheOptions, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError};
 
-use super::clang::SourceOptions;
-use super::image_args::{ImageBuildArgs, ImageInfoArgs};
+use super::clang::{self, SourceOptions};
+use super::image_args::{ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
 use super::observe::{Observers, TraceError};
 use super::record::{self, RecordError};
 use super::run::{RunError, add_file, cores};
@@ -33,6 +35,11 @@ pub(crate) enum ImageCommandError {
     Record(#[from] RecordError),
     #[error("which file is the image to be? Name it: -o FILE.uim")]
     Unnamed,
+    #[error(
+        "{} of {units} units are not used with these sources: they are compiled when the image runs with them",
+        rejected
+    )]
+    Rejected { rejected: usize, units: usize },
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
 }
@@ -79,6 +86,7 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
         jit = jit.cache(CacheOptions::directory(directory));
     }
     let builder = ImageBuilder::for_processors(args.cpu, jit)?;
+    let builder = if args.package { builder.package() } else { builder };
     if let Some(refused) = builder.cache_refused() {
         report::warning("the image is built without a cache", refused);
     }
@@ -99,7 +107,7 @@ fn output(args: &ImageBuildArgs) -> Result<PathBuf, ImageCommandError> {
 pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
     let image = ImageFile::open(&args.image).map_err(JitError::from)?;
     let mut output = io::BufWriter::new(io::stdout().lock());
-    let mut told = describe(image.reader(), &mut output);
+    let mut told = describe(&image, &mut output)?;
     if args.units {
         told = told.and_then(|()| list(&mut output, "files", image.reader().units().map(str::to_owned)));
     }
@@ -119,28 +127,152 @@ pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
         });
         told = told.and_then(|()| list(&mut output, "symbols: address, bytes, name", symbols));
     }
-    match told.and_then(|()| output.flush()) {
+    if args.rejected {
+        let rejected = rejected(&image, &args.sources)?;
+        let rows = rejected.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
+        told = told.and_then(|()| list(&mut output, "units that are not used, and why", rows));
+    }
+    written(told.and_then(|()| output.flush()))
+}
+
+/// Checks the bytes of an image, and the units of a package.
+pub(crate) fn verify(args: &ImageVerifyArgs) -> Result<(), ImageCommandError> {
+    let image = ImageFile::open(&args.image).map_err(JitError::from)?;
+    image.check_contents().map_err(JitError::from)?;
+    image.check_trusted().map_err(JitError::from)?;
+    let units = image.reader().packed().len();
+    for unit in 0..units as u32 {
+        image.unit(unit).map_err(JitError::from)?;
+    }
+    let rejected = rejected(&image, &args.sources)?;
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let whole =
+        format!("{}: {} bytes, as they were written", args.image.display(), image.reader().file_bytes());
+    let rows = rejected.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
+    let mut told = [whole].into_iter().chain(rows).try_for_each(|row| writeln!(output, "{row}"));
+    told = told.and_then(|()| output.flush());
+    written(told)?;
+    if rejected.is_empty() {
+        return Ok(());
+    }
+    Err(ImageCommandError::Rejected { rejected: rejected.len(), units })
+}
+
+/// The units of a package that are not used beside these sources. Definitions of a host are taken for what they were.
+fn rejected(
+    image: &ImageFile,
+    sources: &ImageSources,
+) -> Result<Vec<(String, Rejection)>, ImageCommandError> {
+    let reader = image.reader();
+    let jit = Jit::builder().threads(1).optimization(sources.optimize).build()?;
+    let options =
+        SourceOptions { optimize: sources.optimize, with_lines: false, processor: processor(reader) };
+    let mut keyed = Vec::new();
+    for file in &sources.files {
+        if let Some(source) = source(file, options)? {
+            keyed.push((source.name().to_string(), jit.key_of_source(&source)));
+        }
+    }
+    let keyed: Vec<_> = keyed.iter().map(|(name, key)| (&**name, *key)).collect();
+    let mut validation = Validation::new(reader);
+    validation.match_sources(reader, &keyed);
+    let known = |name: &str| reader.assumptions().find(|known| known.name == name).map(|known| known.key);
+    for unit in 0..reader.packed().len() as u32 {
+        // The reasons are asked for together.
+        let _ = validation.check(reader, unit, &known);
+    }
+    let names: Vec<_> = reader.packed().map(|unit| unit.name).collect();
+    let named = |(unit, reason): (u32, &Rejection)| (names[unit as usize].to_owned(), reason.clone());
+    Ok(validation.rejected().map(named).collect())
+}
+
+/// A file that a unit may have been compiled from; nothing for files of other kinds.
+fn source(file: &Path, options: SourceOptions) -> Result<Option<ObjectBuffer>, RunError> {
+    if let Some(language) = clang::language(file) {
+        let bitcode = clang::compile_to_bitcode(file, language, options)?;
+        return Ok(Some(ObjectBuffer::new(file.display().to_string(), bitcode)));
+    }
+    let refused = |source| JitError::Read { path: file.to_owned(), source: Arc::new(source) };
+    let source = ObjectBuffer::open(file).map_err(refused)?;
+    let is_text = file.extension().is_some_and(|extension| extension == "ll");
+    let is_source = match FileKind::of(source.bytes()) {
+        FileKind::Bitcode | FileKind::TextualIr | FileKind::Object => true,
+        FileKind::Other => is_text,
+        _ => false,
+    };
+    Ok(is_source.then_some(source))
+}
+
+/// The processors that the sources of an image are compiled for: clang writes their level into its bitcode.
+fn processor(reader: &ImageReader) -> Option<&'static str> {
+    reader.processor().map(|level| level.name())
+}
+
+/// Loads the package among `files`, if there is one, with those that are sources. Gives the others.
+pub(super) fn load_package<'f>(
+    jit: &Jit,
+    files: &'f [PathBuf],
+    options: SourceOptions,
+) -> Result<Vec<&'f Path>, RunError> {
+    let paths = files.iter().map(PathBuf::as_path);
+    let Some(package) = paths.clone().find(|file| ImageFile::is_package(file)) else {
+        return Ok(paths.collect());
+    };
+    let image = ImageFile::open(package).map_err(JitError::from)?;
+    let options = SourceOptions { processor: processor(image.reader()), ..options };
+    let (mut others, mut loaded) = (Vec::new(), ImageOptions::new());
+    for file in paths.filter(|file| *file != package) {
+        match source(file, options)? {
+            Some(source) => loaded = loaded.source(source),
+            None => others.push(file),
+        }
+    }
+    let name = package.display().to_string();
+    let loaded = loaded.on_reject(move |event| report::warning(&name, &UnusedUnit(event.clone())));
+    jit.load_image(package, loaded)?;
+    Ok(others)
+}
+
+/// A rejected unit, as the cause of a warning.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is not used: {}", .0.unit, .0.reason)]
+struct UnusedUnit(ImageEvent);
+
+fn written(told: io::Result<()>) -> Result<(), ImageCommandError> {
+    match told {
         // The reader has seen enough.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ImageCommandError::Output(error)),
         _ => Ok(()),
     }
 }
 
-fn describe(reader: &ImageReader, output: &mut impl Write) -> io::Result<()> {
+fn describe(image: &ImageFile, output: &mut impl Write) -> Result<io::Result<()>, JitError> {
+    let reader = image.reader();
+    let units = (0..reader.packed().len() as u32).map(|unit| image.unit(unit));
+    let units: Vec<ImageFile> = units.collect::<Result<_, _>>()?;
+    let parts = || [image].into_iter().chain(&units).map(ImageFile::reader);
+    let segments = || parts().flat_map(ImageReader::segments);
     let bytes = |kind: SegmentKind| -> u64 {
-        let of_kind = reader.segments().iter().filter(|segment| segment.kind == kind);
-        of_kind.map(|segment| segment.content_bytes).sum()
+        segments().filter(|segment| segment.kind == kind).map(|segment| segment.content_bytes).sum()
     };
-    let zero_fill: u64 = reader.segments().iter().map(|segment| segment.zero_fill_bytes).sum();
+    let zero_fill: u64 = segments().map(|segment| segment.zero_fill_bytes).sum();
     let global = reader.symbols().filter(|symbol| symbol.traits.contains(SymbolTraits::GLOBAL));
     let functions = global.filter(|symbol| symbol.traits.contains(SymbolTraits::CALLABLE)).count();
-    let [own, imported, other] = reader.relocations();
+    let relocations = parts().map(ImageReader::relocations);
+    let [own, imported, other] =
+        relocations.fold([0; 3], |sum, part| std::array::from_fn(|kind| sum[kind] + part[kind]));
     let id: String = reader.id()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     let rows = [
         ("file", format!("{}, {} bytes", reader.path().display(), reader.file_bytes())),
         ("id", id),
         ("processors", reader.processor().map_or("unknown", |level| level.name()).to_owned()),
-        ("made of", format!("{} files", reader.units().len())),
+        (
+            "made of",
+            match reader.is_package() {
+                true => format!("{} units, each validated alone", reader.packed().len()),
+                false => format!("{} files", reader.units().len()),
+            },
+        ),
         ("defines", format!("{functions} functions for others, {} symbols in all", reader.symbols().len())),
         ("refers to", format!("{} names that it does not define", reader.imports().len())),
         ("code", format!("{} bytes", bytes(SegmentKind::Code))),
@@ -151,7 +283,7 @@ fn describe(reader: &ImageReader, output: &mut impl Write) -> io::Result<()> {
         ),
         ("addresses", format!("{own} of its own, {imported} of others, {other} other fields")),
     ];
-    rows.into_iter().try_for_each(|(name, value)| writeln!(output, "{name:<11} {value}"))
+    Ok(rows.into_iter().try_for_each(|(name, value)| writeln!(output, "{name:<11} {value}")))
 }
 
 fn list(output: &mut impl Write, title: &str, rows: impl Iterator<Item = String>) -> io::Result<()> {

@@ -29,6 +29,9 @@ pub(crate) enum ImageCommand {
     /// Say what is in an image: its size, the processor it is for, what it defines and refers to. Nothing of it is run.
     #[command(after_help = IMAGE_EXAMPLES)]
     Info(ImageInfoArgs),
+    /// Check an image: every byte of it, and each unit of a package against the sources that are named. Nothing of it is run.
+    #[command(after_help = IMAGE_EXAMPLES)]
+    Verify(ImageVerifyArgs),
     /// Run an image, as `uruk run` runs files: with its options, and with more files.
     #[command(after_help = IMAGE_EXAMPLES)]
     Run(Box<RunArgs>),
@@ -77,6 +80,11 @@ pub(crate) struct ImageBuildArgs {
     #[arg(long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
 
+    /// Make a package: each file is a unit, which is validated when it is first used. When the image runs, files that are named behind it are its
+    /// sources: a unit that was compiled from another one is compiled again.
+    #[arg(long)]
+    pub(crate) package: bool,
+
     /// Print what was compiled, and how long each stage took.
     #[arg(long)]
     pub(crate) stats: bool,
@@ -100,6 +108,36 @@ pub(crate) struct ImageInfoArgs {
     /// List the files that it was made of.
     #[arg(long)]
     pub(crate) units: bool,
+
+    /// List the units of a package that are not used where these SOURCEs are, and why.
+    #[arg(long)]
+    pub(crate) rejected: bool,
+
+    #[command(flatten)]
+    pub(crate) sources: ImageSources,
+}
+
+/// `uruk image verify`.
+#[derive(Debug, Args)]
+pub(crate) struct ImageVerifyArgs {
+    /// The image.
+    #[arg(value_name = "FILE")]
+    pub(crate) image: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) sources: ImageSources,
+}
+
+/// Files that a package may have been made of.
+#[derive(Debug, Args)]
+pub(crate) struct ImageSources {
+    /// Files that the image may have been made of: .ll .bc .o, and .c .cc .cpp .cxx where clang is found.
+    #[arg(value_name = "SOURCE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// Optimization level that they are compiled with here.
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
 }
 
 fn processor(name: &str) -> Result<ProcessorLevel, String> {

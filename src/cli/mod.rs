@@ -65,6 +65,7 @@ fn run_command() -> c_int {
             ImageCommand::Run(args) => run_program(&args),
             ImageCommand::Build(args) => done(image::build(&args)),
             ImageCommand::Info(args) => done(image::info(&args)),
+            ImageCommand::Verify(args) => done(image::verify(&args)),
         },
         Command::Opt(args) => done(opt::opt(&args)),
         Command::Page(args) => done(page::page(&args)),

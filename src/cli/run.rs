@@ -34,7 +34,7 @@ use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
 use super::record::{self, RecordError, StatsArg};
-use super::{flight, profile, report, verbose, why_after};
+use super::{flight, image, profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -262,7 +262,7 @@ fn link(
 fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError> {
     let mut is_instrumented = false;
     let source = SourceOptions { optimize: args.optimize, with_lines: args.wants_lines(), processor: None };
-    for file in &args.files {
+    for file in image::load_package(jit, &args.files, source)? {
         let added = add_file(jit, file, args.language.as_deref(), source);
         is_instrumented |= added.map_err(|error| stray(error, file, args))?;
     }

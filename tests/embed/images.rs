@@ -168,6 +168,16 @@ fn an_image_has_the_same_bytes_for_every_number_of_threads() {
     assert!([2, 7].iter().all(|&threads| built(objects(), threads).bytes() == one.bytes()));
 }
 
+/// The number of the unit was in the name of its object, and that in the image.
+#[test]
+fn a_second_build_of_tentative_definitions_gives_the_same_bytes() {
+    let build = || {
+        let tentative = "int first __attribute__((common)), second[4] __attribute__((common)); int sum(void) { return first + second[1]; }";
+        built([c("tentative.o", tentative)], 1)
+    };
+    assert!(build().bytes() == build().bytes());
+}
+
 #[test]
 fn a_file_that_is_not_to_be_trusted_is_refused_in_a_sentence() {
     use std::os::unix::fs::PermissionsExt as _;

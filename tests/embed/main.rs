@@ -30,6 +30,8 @@ mod names;
 mod on_call;
 #[cfg(feature = "llvm")]
 mod on_call_files;
+#[cfg(feature = "llvm")]
+mod packages;
 mod plugins;
 mod profiled;
 mod redefine;

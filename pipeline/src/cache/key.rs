@@ -132,6 +132,37 @@ impl ObjectIngredients<'_> {
     }
 }
 
+/// Ingredients of a unit of an image: of all that decides what its code does, and of nothing that decides where and how it runs.
+///
+/// The machine and the build of LLVM are missing: code of another build is as right, and an image says for which processors it is.
+#[derive(Clone, Copy, Debug)]
+pub struct UnitIngredients<'a> {
+    /// The bytes of the file. Its name and place do not count.
+    pub source: &'a [u8],
+    /// Numbers that the compiler is told, by name.
+    pub options: &'a [(&'a str, u64)],
+    /// The text of the passes that run.
+    pub passes: &'a str,
+    /// The identity of each hook that runs between passes, in the order in which they run.
+    pub hooks: &'a [&'a str],
+}
+
+impl UnitIngredients<'_> {
+    /// The key of the unit.
+    pub fn key(&self) -> Key {
+        let Self { source, options, passes, hooks } = self;
+        let mut builder = KeyBuilder::new("unit of an image");
+        builder.bytes("source", source);
+        let mut options = options.to_vec();
+        options.sort_unstable();
+        for (name, value) in options {
+            builder.bytes("option", name).number("value", value);
+        }
+        builder.bytes("passes", passes).list("hooks", hooks.iter());
+        builder.finish()
+    }
+}
+
 /// Names whose order means nothing.
 fn as_set<'a>(names: &[&'a str]) -> Vec<&'a str> {
     let mut names = names.to_vec();
@@ -295,6 +326,28 @@ mod tests {
         let mut keys: Vec<Key> = changed.iter().map(|(_, ingredients)| ingredients.key()).collect();
         let swapped = ObjectIngredients { kept: object.discards, discards: object.kept, ..object };
         keys.extend([object.key(), swapped.key(), object.key_in(ENGINE_SCHEMA + 1), INTERFACE.key()]);
+        assert_apart(&keys);
+    }
+
+    #[test]
+    fn every_ingredient_of_a_unit_changes_its_key() {
+        let unit = UnitIngredients {
+            source: b"define void @f() { ret void }",
+            options: &[("codegen level", 2), ("code model", 0)],
+            passes: "default<O2>",
+            hooks: &["safepoints 3"],
+        };
+        let changed = changed_one_at_a_time!(
+            unit,
+            UnitIngredients {
+                source: [b"define void @g() { ret void }", b""],
+                options: [&[("codegen level", 3), ("code model", 0)], &[("codegen level", 2)]],
+                passes: ["default<O3>", ""],
+                hooks: [&["safepoints 4"], &[]],
+            }
+        );
+        let mut keys: Vec<Key> = changed.iter().map(|(_, ingredients)| ingredients.key()).collect();
+        keys.push(unit.key());
         assert_apart(&keys);
     }
 

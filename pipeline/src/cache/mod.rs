@@ -20,7 +20,7 @@ pub use disk::DiskCache;
 pub use event::{CacheEvent, CacheObserver, EntryKind};
 #[cfg(all(test, feature = "llvm"))]
 pub(crate) use key::changed_one_at_a_time;
-pub use key::{InterfaceIngredients, Key, KeyBuilder, ObjectIngredients};
+pub use key::{InterfaceIngredients, Key, KeyBuilder, ObjectIngredients, UnitIngredients};
 pub use memory::MemoryCache;
 pub use miss::{Damage, Miss};
 pub use mode::{CacheMode, ReadOnlyCache};

@@ -27,11 +27,27 @@ pub struct NamedCode {
     pub files: Vec<DebugFile>,
 }
 
-/// Symbols with their names, in one piece of memory each.
+/// Symbols with their names, in one piece of memory each, or where a file has them.
 #[derive(Debug, Default)]
 pub struct SymbolTable {
     text: String,
     symbols: Vec<NamedSymbol>,
+    elsewhere: Option<Arc<dyn SymbolSource>>,
+}
+
+/// Symbols that are read where they are, when they are asked for.
+///
+/// # Concurrency
+/// Called by signal handlers too: it neither waits nor allocates.
+pub trait SymbolSource: fmt::Debug + Send + Sync {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// One of them, if it has a name and a place.
+    fn symbol(&self, number: usize) -> Option<NamedSymbol>;
+
+    /// The name of one of them.
+    fn name(&self, number: u32) -> &str;
 }
 
 /// A named range of addresses.
@@ -45,7 +61,8 @@ pub struct NamedSymbol {
     pub is_code: bool,
     /// Its object, as an index of [`NamedCode::units`].
     pub unit: u32,
-    name: (u32, u32),
+    /// Its number where it is elsewhere, or where its name begins; and how long that is.
+    pub(crate) name: (u32, u32),
 }
 
 /// An object with DWARF, and where its sections lie.
@@ -63,10 +80,10 @@ impl NamedCode {
     ///
     /// # Cost
     /// Linear in the symbols of the piece. It allocates nothing.
-    pub fn symbol_at(&self, address: u64) -> Option<&NamedSymbol> {
+    pub fn symbol_at(&self, address: u64) -> Option<NamedSymbol> {
         let covers =
-            |symbol: &&NamedSymbol| symbol.start <= address && address - symbol.start < symbol.size.max(1);
-        self.symbols.symbols.iter().filter(covers).max_by_key(|symbol| symbol.start)
+            |symbol: &NamedSymbol| symbol.start <= address && address - symbol.start < symbol.size.max(1);
+        self.symbols.iter().filter(covers).max_by_key(|symbol| symbol.start)
     }
 
     /// The name of a symbol for a debugger or profiler, which tells stubs from the functions that they lead on to.
@@ -82,6 +99,11 @@ impl NamedCode {
 }
 
 impl SymbolTable {
+    /// A table of symbols that stay where they are.
+    pub fn elsewhere(source: Arc<dyn SymbolSource>) -> Self {
+        Self { elsewhere: Some(source), ..Self::default() }
+    }
+
     /// Adds a symbol. One whose name has no room is left out.
     ///
     /// The name is that of the source: the engine calls the code behind the stub of `f` *body of f in FILE*.
@@ -95,12 +117,18 @@ impl SymbolTable {
     }
 
     /// All of them, in no order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &NamedSymbol> {
-        self.symbols.iter()
+    pub fn iter(&self) -> impl Iterator<Item = NamedSymbol> {
+        let elsewhere = self.elsewhere.iter();
+        let others =
+            elsewhere.flat_map(|source| (0..source.count()).filter_map(|number| source.symbol(number)));
+        self.symbols.iter().copied().chain(others)
     }
 
     /// The name of one of them.
     pub fn name(&self, symbol: &NamedSymbol) -> &str {
+        if let Some(source) = &self.elsewhere {
+            return source.name(symbol.name.0);
+        }
         let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
         self.text.get(start..start + len).unwrap_or_default()
     }
@@ -146,7 +174,7 @@ mod tests {
         let mut code = NamedCode { units: ["a.o".into()].into(), ..NamedCode::default() };
         code.symbols.add("outer", 0, 16..64, true);
         code.symbols.add("inner", 0, 32..40, true);
-        let name = |address| code.symbol_at(address).map(|symbol| code.symbols.name(symbol));
+        let name = |address| code.symbol_at(address).map(|symbol| code.symbols.name(&symbol));
         assert_eq!(name(15), None);
         assert_eq!(name(16), Some("outer"));
         assert_eq!(name(32), Some("inner"));

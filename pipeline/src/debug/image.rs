@@ -78,7 +78,7 @@ fn symbols(pieces: &[Arc<NamedCode>]) -> (Vec<u8>, Vec<u8>) {
     for (index, piece) in pieces.iter().enumerate() {
         for symbol in piece.symbols.iter().filter(|symbol| symbol.is_code) {
             let Ok(name) = u32::try_from(names.len()) else { break };
-            names.extend_from_slice(piece.told_name(symbol).as_bytes());
+            names.extend_from_slice(piece.told_name(&symbol).as_bytes());
             names.push(0);
             table.extend_from_slice(&name.to_le_bytes());
             table.extend_from_slice(&[GLOBAL_FUNCTION, 0]);

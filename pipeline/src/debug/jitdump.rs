@@ -92,7 +92,7 @@ impl JitDump {
             for word in [symbol.start, symbol.start, symbol.size, self.functions] {
                 body.extend_from_slice(&word.to_le_bytes());
             }
-            body.extend_from_slice(piece.told_name(symbol).as_bytes());
+            body.extend_from_slice(piece.told_name(&symbol).as_bytes());
             body.push(0);
             body.extend_from_slice(code);
             add_record(&mut records, CODE, time, &body);

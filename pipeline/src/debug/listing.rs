@@ -49,7 +49,7 @@ pub fn code_of_unit(unit: &str, bytes_max: usize) -> Vec<FunctionCode> {
             let bytes = unsafe { memory::copy(&code, symbol.start, wanted) };
             left -= bytes.len();
             let function = FunctionCode {
-                symbol: code.symbols.name(symbol).into(),
+                symbol: code.symbols.name(&symbol).into(),
                 address: symbol.start,
                 size: symbol.size,
                 bytes,
@@ -79,7 +79,7 @@ pub fn code_of_unit(unit: &str, bytes_max: usize) -> Vec<FunctionCode> {
 pub fn name_at(address: ExecutorAddr) -> Option<(Box<str>, u64)> {
     let code = TABLE.lock().find(address.value())?.clone();
     let symbol = code.symbol_at(address.value())?;
-    Some((code.told_name(symbol).into(), address.value() - symbol.start))
+    Some((code.told_name(&symbol).into(), address.value() - symbol.start))
 }
 
 /// Whether a name is that of a unit, or of a function of it that was compiled by itself: `app.c: main`.

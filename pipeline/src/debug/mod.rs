@@ -28,7 +28,7 @@ mod names;
 mod perf_map;
 mod watchers;
 
-pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolTable};
+pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolSource, SymbolTable};
 pub use lines::SourcePlace;
 pub(crate) use listing::is_of_unit;
 pub use listing::{FunctionCode, code_of_unit, name_at};

@@ -76,9 +76,9 @@ pub fn symbol_at(address: ExecutorAddr) -> Option<SymbolAt> {
     let code = TABLE.lock().find(address.value())?.clone();
     let symbol = code.symbol_at(address.value())?;
     Some(SymbolAt {
-        symbol: code.symbols.name(symbol).into(),
+        symbol: code.symbols.name(&symbol).into(),
         offset: address.value() - symbol.start,
-        unit: code.unit_of(symbol).into(),
+        unit: code.unit_of(&symbol).into(),
         dylib: code.dylib.clone(),
         is_stub: code.is_stubs,
         place: lines::place_of(&code, address.value()),
@@ -91,7 +91,7 @@ pub(crate) fn try_symbol_at(address: u64, told: &mut dyn FnMut(&str, u64, &str))
     let table = TABLE.try_lock()?;
     let Some(code) = table.find(address) else { return Some(false) };
     let Some(symbol) = code.symbol_at(address) else { return Some(false) };
-    told(code.symbols.name(symbol), address - symbol.start, code.unit_of(symbol));
+    told(code.symbols.name(&symbol), address - symbol.start, code.unit_of(&symbol));
     Some(true)
 }
 

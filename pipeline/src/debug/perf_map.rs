@@ -32,7 +32,7 @@ impl PerfMap {
         }
         let mut lines = String::new();
         for symbol in piece.symbols.iter().filter(|symbol| symbol.is_code && symbol.size > 0) {
-            let name = piece.told_name(symbol).replace(['\n', '\r'], "?");
+            let name = piece.told_name(&symbol).replace(['\n', '\r'], "?");
             _ = writeln!(lines, "{:x} {:x} {name}", symbol.start, symbol.size);
         }
         if file.write_all(lines.as_bytes()).is_err() {

@@ -91,6 +91,12 @@ pub enum ImageError {
         /// The highest level that this processor has.
         have: &'static str,
     },
+    /// It is one whole.
+    #[error("{}: it is one whole, without units that sources could replace; build it with --package", path.display())]
+    Whole {
+        /// The file.
+        path: PathBuf,
+    },
     /// There is no memory for it.
     #[error("{}: cannot be mapped", path.display())]
     Memory {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!      0  ELF header and program headers: what linkers of other tools, debuggers and profilers read
-//!    512  header of the image, 296 bytes, in words of 8 bytes
+//!    512  header of the image, 320 bytes, in words of 8 bytes
 //!   4096  contents of the segments, each from a multiple of 4096 on; zeros up to the next
+//!         images of the packed units, each a whole file as this one, from a multiple of 4096 on
 //!         tables, from a multiple of 4096 on
 //!         ELF: symbol table, its names, names of sections, section headers
 //!
@@ -18,7 +19,7 @@
 //!          +56 16  id: XXH3-128 of all else, then  +176  8    one past the last
 //!                  16 zeros
 //!          +88  8  flags                           +184  8  .eh_frame_hdr; 0: there is none
-//!          +96  8  length of the memory            +192     13 regions: offset in the tables (4), rows (4)
+//!          +96  8  length of the memory            +192     16 regions: offset in the tables (4), rows (4)
 //!          +104 8  alignment of the memory
 //!
 //!  regions, in this order; an address is a distance from the start of the memory
@@ -34,6 +35,9 @@
 //!    descriptors    8   address of the descriptor of a thread-local variable 4, offset of the variable in the image 4
 //!    units          4   name of a file
 //!    processors     4   name of the level of processors that the code is for
+//!    packed        24   traits 8 (as the flags of an image), where the image of the unit with this number begins 8, its length 8
+//!    sources       40   unit 4, name 4, key 32: of the source and the options that the unit was compiled with
+//!    assumptions   40   unit 4, name 4, key 32: of a definition whose code the unit contains
 //!    text           1   names, each with a zero behind it; a name is its offset here
 //!
 //!  field: target   0 fixed          value: the number
@@ -44,10 +48,12 @@
 //!                  5 import's variable   detail as before; value: the import
 //! ```
 
+use twox_hash::XxHash3_128;
+
 /// The beginning of the header.
 pub(super) const MAGIC: [u8; 8] = *b"urukimg\n";
 /// The version of the format that is written and read.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 /// The number of the interface between code in images and the engine: kinds of edges, entries, descriptors.
 pub(super) const INTERFACE: u32 = 1;
 /// Where the header is.
@@ -59,7 +65,7 @@ pub(super) const CHECKSUM: std::ops::Range<usize> = 40..56;
 /// The size of a page, which segments begin at.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// How many regions there are.
-pub(super) const REGIONS: usize = 13;
+pub(super) const REGIONS: usize = 16;
 
 /// A table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,9 @@ pub(super) enum Region {
     Descriptors,
     Units,
     Processors,
+    Packed,
+    Sources,
+    Assumptions,
     Text,
 }
 
@@ -83,10 +92,10 @@ impl Region {
     /// The size of a row.
     pub(super) const fn row_bytes(self) -> usize {
         match self {
-            Self::Segments => 40,
+            Self::Segments | Self::Sources | Self::Assumptions => 40,
             Self::Relative | Self::NameIndex | Self::Indirect | Self::Units | Self::Processors => 4,
             Self::ImportWords | Self::Imports | Self::Descriptors => 8,
-            Self::Fields | Self::Symbols | Self::Functions => 24,
+            Self::Fields | Self::Symbols | Self::Functions | Self::Packed => 24,
             Self::Text => 1,
         }
     }
@@ -106,6 +115,9 @@ impl Region {
             Self::Descriptors => "descriptors of thread-local variables",
             Self::Units => "units",
             Self::Processors => "processors",
+            Self::Packed => "packed units",
+            Self::Sources => "sources",
+            Self::Assumptions => "assumptions",
             Self::Text => "names",
         }
     }
@@ -119,6 +131,8 @@ bitflags::bitflags! {
         const SYSTEM = 1;
         /// Something runs before or after the program.
         const RUNS = 1 << 1;
+        /// It is a package: it has units, each of which is an image of its own.
+        const PACKAGE = 1 << 2;
     }
 }
 
@@ -136,7 +150,7 @@ bitflags::bitflags! {
         const ABSOLUTE = 1 << 3;
         /// Lookups find it. Other symbols are names for debuggers and reports.
         const GLOBAL = 1 << 4;
-        /// Of an import: it may stay undefined.
+        /// Of an import: it may stay undefined. Of a definition: other files have one that may take its place.
         const WEAK = 1 << 5;
     }
 }
@@ -231,5 +245,23 @@ impl ImageLayout {
 
 /// The slot of a name's hash in an index of `slots`, a power of two.
 pub(super) fn hash_of_name(name: &str) -> u32 {
-    twox_hash::XxHash3_128::oneshot(name.as_bytes()) as u32
+    XxHash3_128::oneshot(name.as_bytes()) as u32
+}
+
+/// The checksum of a header and its tables.
+pub(super) fn checksum(header: &[u8; HEADER_BYTES], tables: &[u8]) -> [u8; 16] {
+    let mut header = *header;
+    header[CHECKSUM].fill(0);
+    let mut hash = XxHash3_128::new();
+    hash.write(&header);
+    hash.write(tables);
+    hash.finish_128().to_le_bytes()
+}
+
+/// The id of an image with this layout, and these bytes from the second page on.
+pub(super) fn id_of(layout: &ImageLayout, bytes: &[u8]) -> [u8; 16] {
+    let mut id = XxHash3_128::new();
+    id.write(&layout.words().map(u64::to_le_bytes).concat());
+    id.write(bytes);
+    id.finish_128().to_le_bytes()
 }

@@ -7,8 +7,9 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLocals};
+use super::package::BuiltUnit;
 use crate::arch::{Architecture, Class, ProcessorLevel};
-use crate::debug::NamedCode;
+use crate::debug::{NamedCode, NamedSymbol};
 use crate::executor::{Initializers, TlsPlacement, TlsShape};
 use crate::link::{
     Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase, RebaseTarget, parts,
@@ -44,10 +45,11 @@ pub struct BuiltImage {
     pub(super) descriptors: Vec<(u32, u32)>,
     pub(super) units: Vec<Box<str>>,
     pub(super) level: ProcessorLevel,
+    pub(super) packed: Vec<BuiltUnit>,
 }
 
 /// A symbol, before it is a row.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BuiltSymbol {
     pub(super) name: Box<str>,
     pub(super) unit: u32,
@@ -161,6 +163,13 @@ pub fn link_image(
 }
 
 impl BuiltImage {
+    /// Makes definitions local that are not `promised`: others have their own of that name.
+    pub fn promise(&mut self, promised: impl Fn(&str) -> bool) {
+        for symbol in self.symbols.iter_mut().filter(|symbol| !promised(&symbol.name)) {
+            symbol.traits.remove(SymbolTraits::GLOBAL);
+        }
+    }
+
     /// Gives each segment its place in the file.
     fn place(&mut self, requests: &[(u64, SegmentRequest)], base: u64) {
         let mut file_offset = PAGE_BYTES;
@@ -243,15 +252,16 @@ impl SymbolTraits {
 
 /// The definitions for others, and the names of everything else, for debuggers.
 fn symbols(link: &Link<Allocated>, names: &NamedCode, base: u64) -> Vec<BuiltSymbol> {
-    let named = |symbol| (names.symbols.name(symbol), symbol.start);
+    let named = |symbol: &NamedSymbol| (names.symbols.name(symbol), symbol.start);
     let mut known: HashMap<(&str, u64), _> =
-        names.symbols.iter().map(|symbol| (named(symbol), symbol)).collect();
+        names.symbols.iter().map(|symbol| (named(&symbol), symbol)).collect();
     let mut symbols: Vec<_> = link
         .definitions()
         .map(|(name, definition)| {
             let address = definition.address.value();
             let symbol = known.remove(&(name, address));
-            let traits = SymbolTraits::of_flags(definition.flags) | SymbolTraits::GLOBAL;
+            let mut traits = SymbolTraits::of_flags(definition.flags) | SymbolTraits::GLOBAL;
+            traits.set(SymbolTraits::WEAK, definition.flags.contains(SymbolFlags::WEAK));
             let is_number = traits.contains(SymbolTraits::ABSOLUTE);
             BuiltSymbol {
                 name: name.into(),
@@ -264,7 +274,7 @@ fn symbols(link: &Link<Allocated>, names: &NamedCode, base: u64) -> Vec<BuiltSym
         .collect();
     let local = names.symbols.iter().filter(|symbol| known.contains_key(&named(symbol)));
     symbols.extend(local.map(|symbol| BuiltSymbol {
-        name: names.symbols.name(symbol).into(),
+        name: names.symbols.name(&symbol).into(),
         unit: symbol.unit,
         traits: if symbol.is_code { SymbolTraits::CALLABLE } else { SymbolTraits::empty() },
         size_bytes: symbol.size,

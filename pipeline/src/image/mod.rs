@@ -8,13 +8,15 @@
 //! |---|---|
 //! | `format.rs` | the file, byte by byte |
 //! | `link.rs` | objects become the parts of an image |
+//! | `package.rs` | images of units become one file, with the keys of their sources |
 //! | `writer.rs`, `elf.rs` | the parts become the bytes of a file, which debuggers and profilers know as ELF |
-//! | `reader.rs` | tables of a file; each number is checked where it is used |
+//! | `reader.rs`, `units.rs` | tables of a file; each number is checked where it is used |
 //! | `open.rs` | a file of this user becomes mapped segments |
 //! | `bind.rs` | words that hold addresses get their values |
+//! | `validate.rs` | which units of a package are still right |
 //! | `error.rs` | the sentences |
 //!
-//! An image is whole: its parts refer to each other directly, and what it does not define is an import, which the session looks up as it does
+//! An image is whole, or a package of units each of which is. Whole means that its parts refer to each other directly, and that what it does not define is an import, which the session looks up as it does
 //! for an object. `linking/image.rs` stands between the two.
 //!
 //! **Architecture Invariant:** the numbers of a file are not trusted. A damaged file is an [`ImageError`]. Its code is: it runs as this user, as
@@ -28,7 +30,10 @@ mod error;
 mod format;
 mod link;
 mod open;
+mod package;
 mod reader;
+mod units;
+mod validate;
 mod writer;
 
 pub(crate) use bind::{bind, needed_distances};
@@ -36,5 +41,8 @@ pub use error::{BindError, ImageError};
 pub use format::{ImageFlags, ImageSymbol, SymbolTraits};
 pub use link::{BuiltImage, link_image};
 pub use open::ImageFile;
+pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;
+pub use units::{KeyOfUnit, PackedUnit, UnitKey};
+pub use validate::{Rejection, SourceMatch, Validation};
 pub use writer::seal;

@@ -2,20 +2,22 @@
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ImageError;
-use super::format::{HEADER_AT, MAGIC};
+use super::format::{HEADER_AT, MAGIC, PAGE_BYTES, id_of};
 use super::reader::ImageReader;
 use crate::arch::ProcessorLevel;
-use crate::memory::MappedFile;
+use crate::memory::{FileSegment, MappedFile};
 
 /// An open image.
 #[derive(Debug)]
 pub struct ImageFile {
     file: File,
     reader: ImageReader,
+    /// Where it begins in the file: further on if it is a unit of a package.
+    begin: u64,
 }
 
 impl ImageFile {
@@ -32,7 +34,7 @@ impl ImageFile {
         }
         let reader =
             ImageReader::read(path, metadata.len(), |offset, into| file.read_exact_at(into, offset))?;
-        Ok(Self { file, reader })
+        Ok(Self { file, reader, begin: 0 })
     }
 
     /// Whether a file begins as an image does. Not if it cannot be read.
@@ -42,6 +44,51 @@ impl ImageFile {
         // A pipe has no places to read from.
         let read = File::open(path).and_then(|file| file.read_exact_at(&mut magic, HEADER_AT as u64));
         read.is_ok() && magic == MAGIC
+    }
+
+    /// Whether a file begins as an image does, and is a package. Not if it cannot be read.
+    pub fn is_package(path: &Path) -> bool {
+        Self::is_image(path) && Self::open(path).is_ok_and(|image| image.reader().is_package())
+    }
+
+    /// The image of a unit of a package.
+    ///
+    /// # Errors
+    /// [`ImageError`]: the package has no such unit, or its image is damaged.
+    pub fn unit(&self, number: u32) -> Result<Self, ImageError> {
+        let path = self.reader.path();
+        let packed = self.reader.packed_unit(number);
+        let packed = packed.ok_or_else(|| self.reader.damaged("a unit is not there"))?;
+        let is_inside =
+            packed.offset.checked_add(packed.length).is_some_and(|end| end <= self.reader.file_bytes());
+        if !is_inside || packed.offset % PAGE_BYTES != 0 {
+            return Err(self.reader.damaged("a unit lies outside of the file"));
+        }
+        let refused = |source| ImageError::Read { path: path.to_owned(), source: Arc::new(source) };
+        let file = self.file.try_clone().map_err(refused)?;
+        let begin = self.begin + packed.offset;
+        let path = PathBuf::from(format!("{} ({number}: {})", path.display(), packed.name));
+        let reader =
+            ImageReader::read(&path, packed.length, |offset, into| file.read_exact_at(into, begin + offset))?;
+        Ok(Self { file, reader, begin })
+    }
+
+    /// Reads the whole file, and compares it with its id.
+    ///
+    /// # Errors
+    /// [`ImageError::Damaged`] if any byte was changed, of its code too.
+    ///
+    /// # Cost
+    /// Every page of the file is read.
+    pub fn check_contents(&self) -> Result<(), ImageError> {
+        let refused =
+            |source| ImageError::Read { path: self.reader.path().to_owned(), source: Arc::new(source) };
+        let mut bytes = vec![0; self.reader.file_bytes().saturating_sub(PAGE_BYTES) as usize];
+        self.file.read_exact_at(&mut bytes, self.begin + PAGE_BYTES).map_err(refused)?;
+        if id_of(&self.reader.layout, &bytes) == *self.reader.id() {
+            return Ok(());
+        }
+        Err(self.reader.damaged("its contents are not those that were written"))
     }
 
     /// The tables.
@@ -81,9 +128,12 @@ impl ImageFile {
     /// # Errors
     /// [`ImageError::Memory`].
     pub(crate) fn map(self) -> Result<(ImageReader, MappedFile), ImageError> {
-        let Self { file, reader } = self;
+        let Self { file, reader, begin } = self;
         let (size, align) = reader.memory();
-        let mapped = MappedFile::map(&file, size as usize, align as usize, reader.segments().into());
+        let in_file =
+            |segment: &FileSegment| FileSegment { file_offset: begin + segment.file_offset, ..*segment };
+        let segments = reader.segments().iter().map(in_file).collect();
+        let mapped = MappedFile::map(&file, size as usize, align as usize, segments);
         match mapped {
             Ok(mapped) => Ok((reader, mapped)),
             Err(source) => Err(ImageError::Memory { path: reader.path().to_owned(), source }),

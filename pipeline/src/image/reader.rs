@@ -8,13 +8,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use twox_hash::XxHash3_128;
-
 use super::error::ImageError;
 use super::format::{
     CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, ImageFlags, ImageLayout, ImageSymbol, MAGIC,
-    PAGE_BYTES, REGIONS, Region, SymbolTraits, ThreadLocals, hash_of_name,
+    PAGE_BYTES, REGIONS, Region, SymbolTraits, ThreadLocals, checksum, hash_of_name,
 };
+use super::units::UnitKey;
 use crate::arch::ProcessorLevel;
 use crate::executor::{Initializers, TlsShape};
 use crate::memory::{FileSegment, SegmentKind};
@@ -50,6 +49,10 @@ impl TableRow<'_> {
     pub(super) fn half(self, at: usize) -> u32 {
         let bytes = self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u32::from_le_bytes)
+    }
+
+    pub(super) fn key(self, at: usize) -> UnitKey {
+        self.0.get(at..at + 32).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
     }
 
     pub(super) fn word(self, at: usize) -> u64 {
@@ -190,6 +193,11 @@ impl ImageReader {
         self.rows(Region::Symbols).map(|row| self.symbol(row))
     }
 
+    /// One of all symbols, by its number.
+    pub(crate) fn symbol_of(&self, number: usize) -> Option<ImageSymbol<'_>> {
+        Some(self.symbol(self.row(Region::Symbols, number)?))
+    }
+
     /// The definition of a name for others.
     ///
     /// # Cost
@@ -279,7 +287,7 @@ impl ImageReader {
         self.bytes(region).chunks_exact(region.row_bytes()).map(TableRow)
     }
 
-    fn row(&self, region: Region, index: usize) -> Option<TableRow<'_>> {
+    pub(super) fn row(&self, region: Region, index: usize) -> Option<TableRow<'_>> {
         let start = index.checked_mul(region.row_bytes())?;
         self.bytes(region).get(start..start + region.row_bytes()).map(TableRow)
     }
@@ -296,7 +304,7 @@ impl ImageReader {
     }
 
     /// The name at an offset of the text.
-    fn text(&self, at: u32) -> Option<&str> {
+    pub(super) fn text(&self, at: u32) -> Option<&str> {
         let rest = self.bytes(Region::Text).get(at as usize..)?;
         let name = &rest[..memchr::memchr(0, rest)?];
         std::str::from_utf8(name).ok()
@@ -326,6 +334,9 @@ impl ImageReader {
             Region::Descriptors,
             Region::Units,
             Region::Processors,
+            Region::Packed,
+            Region::Sources,
+            Region::Assumptions,
             Region::Text,
         ];
         for region in ALL {
@@ -421,16 +432,6 @@ impl ImageReader {
             None => Ok(()),
         }
     }
-}
-
-/// The checksum of a header and its tables.
-pub(super) fn checksum(header: &[u8; HEADER_BYTES], tables: &[u8]) -> [u8; 16] {
-    let mut header = *header;
-    header[CHECKSUM].fill(0);
-    let mut hash = XxHash3_128::new();
-    hash.write(&header);
-    hash.write(tables);
-    hash.finish_128().to_le_bytes()
 }
 
 fn not_image(path: &Path, what: &str) -> ImageError {

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use twox_hash::XxHash3_128;
-
 use super::elf;
 use super::format::{
-    CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, MAGIC, PAGE_BYTES, REGIONS, Region, hash_of_name,
+    CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, MAGIC, PAGE_BYTES, REGIONS, Region, checksum,
+    hash_of_name, id_of,
 };
 use super::link::{BuiltFunction, BuiltImage, BuiltSymbol};
-use super::reader::checksum;
+use super::units::UnitKey;
 use crate::link::{Rebase, RebaseTarget, RuntimeEntry, TlsFact};
 use crate::memory::SegmentKind;
 
@@ -24,9 +23,16 @@ impl BuiltImage {
             file.resize(segment.file_offset as usize, 0);
             file.extend_from_slice(contents);
         }
-        file.resize(file.len().next_multiple_of(PAGE_BYTES as usize), 0);
+        let align = |file: &mut Vec<u8>| file.resize(file.len().next_multiple_of(PAGE_BYTES as usize), 0);
+        let mut packed = Vec::with_capacity(self.packed.len());
+        for unit in &self.packed {
+            align(&mut file);
+            packed.push([unit.traits.bits(), file.len() as u64, unit.image.len() as u64]);
+            file.extend_from_slice(&unit.image);
+        }
+        align(&mut file);
         let tables_at = file.len();
-        let (tables, regions) = self.tables();
+        let (tables, regions) = self.tables(&packed);
         file.extend_from_slice(&tables);
         elf::append(self, &mut file);
 
@@ -42,17 +48,14 @@ impl BuiltImage {
         put(88, &words);
         let regions = regions.map(|(start, count)| u64::from(start) | u64::from(count) << 32);
         put(192, &regions.map(u64::to_le_bytes).concat());
-        let mut id = XxHash3_128::new();
-        id.write(&words);
-        id.write(&file[PAGE_BYTES as usize..]);
-        put(56, &id.finish_128().to_le_bytes());
+        put(56, &id_of(&self.layout, &file[PAGE_BYTES as usize..]));
         let sum = checksum(&header, &tables);
         header[CHECKSUM].copy_from_slice(&sum);
         file[HEADER_AT..HEADER_AT + HEADER_BYTES].copy_from_slice(&header);
         file
     }
 
-    fn tables(&self) -> (Vec<u8>, [(u32, u32); REGIONS]) {
+    fn tables(&self, packed: &[[u64; 3]]) -> (Vec<u8>, [(u32, u32); REGIONS]) {
         let mut tables = TableWriter::default();
         for segment in &self.segments {
             let kind: u32 = match segment.kind {
@@ -103,6 +106,16 @@ impl BuiltImage {
         let name = tables.name(self.level.name());
         tables.halves([name]);
         tables.end(Region::Processors);
+        tables.words(packed.iter().flatten().copied());
+        tables.end(Region::Packed);
+        for (unit, packed) in self.packed.iter().enumerate() {
+            tables.keys(unit, &packed.sources);
+        }
+        tables.end(Region::Sources);
+        for (unit, packed) in self.packed.iter().enumerate() {
+            tables.keys(unit, &packed.assumptions);
+        }
+        tables.end(Region::Assumptions);
         tables.finish()
     }
 
@@ -155,6 +168,14 @@ impl<'i> TableWriter<'i> {
 
     fn words(&mut self, numbers: impl IntoIterator<Item = u64>) {
         self.bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
+    }
+
+    fn keys(&mut self, unit: usize, keys: &'i [(Box<str>, UnitKey)]) {
+        for (name, key) in keys {
+            let name = self.name(name);
+            self.halves([unit as u32, name]);
+            self.bytes.extend_from_slice(key);
+        }
     }
 
     /// Ends a table, whose rows have been added since the last one ended.

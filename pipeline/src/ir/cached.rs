@@ -27,6 +27,7 @@ use super::target::TargetOptions;
 use crate::cache::{
     CacheEvent, CacheMode, CacheObserver, CompileCache, CompileCacheStats, Counter, EntryKind,
     InterfaceIngredients, Key, KeyBuilder, Miss, ObjectCache as _, ObjectIngredients, Origin,
+    UnitIngredients,
 };
 use crate::object::{FileKind, ObjectBuffer};
 
@@ -378,6 +379,32 @@ fn object_key(
     discards: &mut [&str],
 ) -> Key {
     let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _, kept: _ } = compiler;
+    let mut options = options_of(target.decided());
+    // A module that was compiled without the verifier is no hit for a compiler that verifies.
+    options.extend([("verified", u64::from(verified)), ("debug information", u64::from(*keeps_debug_info))]);
+    options.extend(partition.ingredients());
+    let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
+    let ingredients =
+        ObjectIngredients { interface, options: &options, passes: &passes, hooks: &hooks, kept, discards };
+    ingredients.key()
+}
+
+impl IrCompiler {
+    /// The key of a source and of the options that it is compiled with here: on every machine, by every build of LLVM and in every directory the
+    /// same. The division into parts does not count, nor does debug information.
+    ///
+    /// # Cost
+    /// That of [`InterfaceIngredients::key`].
+    pub fn unit_key(&self, source: &ObjectBuffer) -> Key {
+        let Self { target, pipeline, partition: _, keeps_debug_info: _, dump: _, kept: _ } = self;
+        let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
+        let options = options_of(target.decided());
+        UnitIngredients { source: source.bytes(), options: &options, passes: &passes, hooks: &hooks }.key()
+    }
+}
+
+/// The options of a target that change code, but for those of the machine.
+fn options_of(target: &TargetOptions) -> Vec<(&'static str, u64)> {
     let TargetOptions {
         triple: _,
         cpu: _,
@@ -387,22 +414,14 @@ fn object_key(
         large_data_threshold_bytes,
         function_sections,
         data_sections,
-    } = target.decided();
-    let mut options = vec![
+    } = target;
+    vec![
         ("codegen level", *codegen_level as u64),
         ("code model", *code_model as u64),
         ("large data from", *large_data_threshold_bytes),
         ("function sections", u64::from(*function_sections)),
         ("data sections", u64::from(*data_sections)),
-        // A module that was compiled without the verifier is no hit for a compiler that verifies.
-        ("verified", u64::from(verified)),
-        ("debug information", u64::from(*keeps_debug_info)),
-    ];
-    options.extend(partition.ingredients());
-    let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
-    let ingredients =
-        ObjectIngredients { interface, options: &options, passes: &passes, hooks: &hooks, kept, discards };
-    ingredients.key()
+    ]
 }
 
 impl fmt::Debug for IrCache {

@@ -12,6 +12,9 @@
 //! but what comes after 2 GiB of others; it is a segment of its own so that it does not push the rest out of reach. The
 //! last may lie anywhere. Nearly all graphs are without the last two.
 //!
+//! A graph that is to be moved has its words with addresses together: data with addresses comes right behind the tables, constants with
+//! addresses right before the thread-local image. So few pages are written when it has its place.
+//!
 //! Code may read the bytes before a function whose address it has (`-fsanitize=function`). So nothing begins where the pages do.
 //!
 //! Only offsets are decided here; the memory manager decides on addresses.
@@ -131,14 +134,17 @@ pub(super) fn lay_out(
     got_plt: &GotPlt,
     tls: &Tls,
     ifuncs: &IndirectFunctions,
+    is_rebasable: bool,
 ) -> Result<Layout, TooLarge> {
     let mut writer = Writer::new(graph);
+    writer.sets_addresses_apart = is_rebasable;
     // The table comes first, so that it does not move away from the code when the data is large.
     let got = writer.reserve(Segment::Data, got_plt.entries.len() * got_plt::ENTRY_BYTES, 3);
     let pointers = writer.reserve(Segment::Data, got_plt.pointers.len() * got_plt::ENTRY_BYTES, 3);
     let ifunc_slots = writer.reserve(Segment::Data, ifuncs.count() * ifunc::SLOT_BYTES, 3);
     let tls_distances = writer.reserve(Segment::Data, tls.distances.len() * got_plt::ENTRY_BYTES, 3);
     let tls_resolvers = writer.reserve(Segment::Data, tls.resolvers.len() * tls::RESOLVER_BYTES, 3);
+    writer.add_apart(Segment::Data, bounds);
 
     // Nothing stands before a function without bytes.
     if graph.live_blocks().any(|(id, block)| block.size > 0 && graph.section_of(id).role == SectionRole::Code)
@@ -163,6 +169,7 @@ pub(super) fn lay_out(
     let terminator_bytes = if frames.is_empty() { 0 } else { eh_frame::TERMINATOR_BYTES };
     // Memory starts as zero, and so the terminator needs no writing.
     writer.reserve(Segment::ReadOnly, terminator_bytes, 0);
+    writer.add_apart(Segment::ReadOnly, bounds);
     let tls_layout = writer.add_tls(&tls_blocks);
     let tls_descriptors = writer.reserve(Segment::ReadOnly, tls.descriptor_bytes(), 3);
     let ifunc_descriptors = writer.reserve(Segment::ReadOnly, ifuncs.count() * ifunc::DESCRIPTOR_BYTES, 3);
@@ -222,6 +229,8 @@ struct Writer<'g, 'a> {
     cursors: [u64; Segment::COUNT],
     contents_end: [u64; Segment::COUNT],
     align_log2: [u8; Segment::COUNT],
+    /// Whether blocks that hold addresses are added on their own.
+    sets_addresses_apart: bool,
 }
 
 impl<'g, 'a> Writer<'g, 'a> {
@@ -233,6 +242,7 @@ impl<'g, 'a> Writer<'g, 'a> {
             cursors: [0; Segment::COUNT],
             contents_end: [0; Segment::COUNT],
             align_log2: [0; Segment::COUNT],
+            sets_addresses_apart: false,
         }
     }
 
@@ -248,10 +258,32 @@ impl<'g, 'a> Writer<'g, 'a> {
                 SectionRole::ZeroFill => later.zero_fill.push((id, Segment::Data)),
                 SectionRole::GreatZeroFill => later.great.push((id, Segment::GreatZeroFill)),
                 SectionRole::LargeZeroFill => later.zero_fill.push((id, Segment::LargeData)),
+                role if self.is_apart(id, segment_of(role)) => {}
                 role => self.add(segment_of(role), id),
             }
         }
         later
+    }
+
+    /// Adds the blocks of a segment that hold addresses, if these are added on their own.
+    fn add_apart(&mut self, segment: Segment, bounds: &SectionBounds) {
+        let graph = self.graph;
+        for (id, block) in graph.live_blocks() {
+            let role = graph.sections[block.section.index()].role;
+            let is_plain = matches!(role, SectionRole::ReadOnly | SectionRole::Data);
+            let is_here = is_plain && segment_of(role) == segment && !bounds.contains(block.section);
+            if is_here && self.is_apart(id, segment) {
+                self.add(segment, id);
+            }
+        }
+    }
+
+    /// Whether a plain block is added on its own, because it holds addresses.
+    fn is_apart(&self, id: BlockId, segment: Segment) -> bool {
+        let pointer = self.graph.arch.pointer();
+        self.sets_addresses_apart
+            && matches!(segment, Segment::ReadOnly | Segment::Data)
+            && self.graph.edges(id).iter().any(|edge| edge.kind == pointer)
     }
 
     fn reserve(&mut self, segment: Segment, size: u64, align_log2: u8) -> u64 {

@@ -16,6 +16,7 @@
 //!
 #![doc = include_str!("README.md")]
 
+mod direct;
 mod divert;
 mod eh_frame;
 pub mod elf;

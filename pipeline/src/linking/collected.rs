@@ -1,10 +1,11 @@
 //! [`CollectedObjects`]: the objects of a program, as the session has them linked one by one, to be linked once more as one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use uruk_core::MaterializationResponsibility;
 use uruk_core::sync::Mutex;
 
+use crate::link::{LinkError, parts};
 use crate::object::ObjectBuffer;
 use crate::platform::Platform;
 
@@ -21,13 +22,30 @@ pub struct CollectedObjects {
 
 #[derive(Debug, Default)]
 struct LinkedParts {
-    /// Each with its place in link order. Objects that the engine made itself come last.
+    links: Vec<CollectedLink>,
+    /// The keys of files, by their names.
+    sources: HashMap<Box<str>, [u8; 32]>,
+}
+
+/// The objects of one link, or of several that have to lie together.
+#[derive(Debug, Default)]
+pub struct CollectedLink {
+    /// Its objects, each with its place in link order. Those that the engine made itself come last.
     objects: Vec<(u32, ObjectBuffer)>,
-    promised: HashSet<Box<str>>,
+    units: Vec<Box<str>>,
+    /// The definitions that its units have promised: the others are its own.
+    pub promised: HashSet<Box<str>>,
     discarded: HashSet<Box<str>>,
+    /// The names of its files, with the keys that were noted of them.
+    pub sources: Vec<(Box<str>, [u8; 32])>,
 }
 
 impl CollectedObjects {
+    /// Notes the key of a file, whose unit has the same name.
+    pub fn note_source(&self, name: &str, key: [u8; 32]) {
+        self.collected.lock().sources.insert(name.into(), key);
+    }
+
     pub(super) fn add(
         &self,
         units: &[MaterializationResponsibility],
@@ -38,20 +56,115 @@ impl CollectedObjects {
         let order = |unit: &MaterializationResponsibility| {
             unit.initializer_symbol().and_then(|symbol| platform.order(symbol)).unwrap_or(u32::MAX)
         };
-        let orders: Vec<u32> = units.iter().map(order).collect();
-        let LinkedParts { objects: all, promised, discarded: lost } = &mut *self.collected.lock();
-        all.extend(orders.into_iter().zip(objects.iter().cloned()));
-        promised.extend(units.iter().flat_map(|unit| unit.symbols().keys()).map(|name| name.as_str().into()));
-        lost.extend(discarded.iter().cloned());
+        let promised = units.iter().flat_map(|unit| unit.symbols().keys());
+        let link = CollectedLink {
+            objects: units.iter().map(order).zip(objects.iter().cloned()).collect(),
+            units: units.iter().map(|unit| unit.unit_name().into()).collect(),
+            promised: promised.map(|name| name.as_str().into()).collect(),
+            discarded: discarded.clone(),
+            sources: Vec::new(),
+        };
+        self.collected.lock().links.push(link);
     }
 
     /// Takes the objects in link order, and the names whose definitions in them do not count.
     pub fn take(&self) -> (Vec<ObjectBuffer>, HashSet<Box<str>>) {
-        let LinkedParts { mut objects, promised, mut discarded } =
-            std::mem::take(&mut *self.collected.lock());
-        objects.sort_by(|(one, left), (other, right)| (one, left.name()).cmp(&(other, right.name())));
-        // A name that is one object's lost in the others alone.
-        discarded.retain(|name| !promised.contains(name));
-        (objects.into_iter().map(|(_, object)| object).collect(), discarded)
+        let links = std::mem::take(&mut *self.collected.lock()).links;
+        let whole = links.into_iter().fold(CollectedLink::default(), CollectedLink::join);
+        (whole.objects(), whole.discarded())
     }
+
+    /// Takes the links in link order. Those whose objects refer to each other directly are one.
+    ///
+    /// # Errors
+    /// [`LinkError`] of an object that is broken.
+    pub fn take_units(&self) -> Result<Vec<CollectedLink>, LinkError> {
+        let LinkedParts { mut links, sources } = std::mem::take(&mut *self.collected.lock());
+        for link in &mut links {
+            let known = link.units.iter().filter_map(|name| Some((name.clone(), *sources.get(name)?)));
+            link.sources = known.collect();
+        }
+        let mut joined = join_direct(links)?;
+        joined.iter_mut().for_each(CollectedLink::sort);
+        joined.sort_by_cached_key(|link| {
+            link.objects.first().map(|(order, object)| (*order, object.name().clone()))
+        });
+        Ok(joined)
+    }
+}
+
+impl CollectedLink {
+    /// Its objects, in link order.
+    pub fn objects(&self) -> Vec<ObjectBuffer> {
+        let mut objects = self.objects.clone();
+        sort(&mut objects);
+        objects.into_iter().map(|(_, object)| object).collect()
+    }
+
+    /// The names whose definitions in it do not count. A name that is one object's lost in the others alone.
+    pub fn discarded(&self) -> HashSet<Box<str>> {
+        self.discarded.difference(&self.promised).cloned().collect()
+    }
+
+    /// The name of its first object.
+    pub fn name(&self) -> &str {
+        self.objects.first().map_or("", |(_, object)| object.name())
+    }
+
+    fn sort(&mut self) {
+        sort(&mut self.objects);
+        self.sources.sort_unstable();
+    }
+
+    fn join(mut self, other: Self) -> Self {
+        let Self { objects, units, promised, discarded, sources } = other;
+        self.objects.extend(objects);
+        self.units.extend(units);
+        self.promised.extend(promised);
+        self.discarded.extend(discarded);
+        self.sources.extend(sources);
+        self
+    }
+}
+
+/// Joins links that refer to each other by distances.
+fn join_direct(links: Vec<CollectedLink>) -> Result<Vec<CollectedLink>, LinkError> {
+    let mut homes = HashMap::<Box<str>, usize>::new();
+    let mut direct = Vec::new();
+    for (number, link) in links.iter().enumerate() {
+        for (_, object) in &link.objects {
+            let graph = parts::parse(object)?;
+            homes.extend(
+                graph
+                    .defined_names()
+                    .filter(|name| link.promised.contains(*name))
+                    .map(|name| (name.into(), number)),
+            );
+            direct.extend(graph.direct_references().map(|name| (number, Box::<str>::from(name))));
+        }
+    }
+    // Each link leads to an earlier one of its set, or to itself.
+    let mut first: Vec<usize> = (0..links.len()).collect();
+    let first_of = |first: &[usize], mut link: usize| {
+        while first[link] != link {
+            link = first[link];
+        }
+        link
+    };
+    for (number, name) in direct {
+        let Some(home) = homes.get(&name) else { continue };
+        let (one, other) = (first_of(&first, number), first_of(&first, *home));
+        first[one.max(other)] = one.min(other);
+    }
+    let mut joined: Vec<Option<CollectedLink>> = Vec::with_capacity(links.len());
+    for (number, link) in links.into_iter().enumerate() {
+        joined.push(None);
+        let place = &mut joined[first_of(&first, number)];
+        *place = Some(place.take().unwrap_or_default().join(link));
+    }
+    Ok(joined.into_iter().flatten().collect())
+}
+
+fn sort(objects: &mut [(u32, ObjectBuffer)]) {
+    objects.sort_by(|(one, left), (other, right)| (one, left.name()).cmp(&(other, right.name())));
 }

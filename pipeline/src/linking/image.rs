@@ -22,27 +22,19 @@ use uruk_core::{
 };
 
 use super::code::Code;
+use super::image_names::{MappedImage, names};
 use super::layer::{Failed, ObjectLinkingLayer, refused};
 use super::placements::NotedTls;
 use super::publish::{Announced, Functions, publish};
 use super::share::LinkedCode;
-use crate::debug::{NamedCode, SymbolTable};
 use crate::executor::{Actions, CodeExtent, TlsImage, TlsPlacement, TlsReservation, UnwindTable};
 use crate::image::{
-    BindError, ImageError, ImageFile, ImageFlags, ImageReader, SymbolTraits, bind, needed_distances,
+    BindError, ImageError, ImageFile, ImageFlags, ImageReader, ImageSymbol, SymbolTraits, bind,
+    needed_distances,
 };
 use crate::link::RebaseTo;
 use crate::memory::{Backing, InFlightAlloc, MappedFile};
 use crate::object::{References, UnitTraits};
-
-/// The tables of a mapped image, and where it lies.
-#[derive(Debug)]
-struct MappedImage {
-    reader: ImageReader,
-    base: u64,
-    /// Stands for the image as a whole.
-    anchor: SymbolName,
-}
 
 /// The unit of a whole image.
 pub struct ImageUnit {
@@ -122,16 +114,30 @@ impl ImageGenerator {
         names: impl Iterator<Item = &'n str>,
     ) -> Result<(), uruk_core::DefineError> {
         let found = names.filter_map(|name| self.tables.reader.lookup(name));
-        let symbols: SymbolFlagsMap =
-            found.map(|symbol| (dylib.session().intern(symbol.name), symbol.traits.flags())).collect();
-        if symbols.is_empty() {
-            return Ok(());
-        }
-        let unit = Box::new(NamesUnit { tables: self.tables.clone(), symbols });
+        let Some(unit) = self.unit_of(dylib, found) else { return Ok(()) };
         match self.tracker.as_ref().and_then(WeakResourceTracker::upgrade) {
             Some(tracker) => dylib.define_with_tracker(unit, &tracker),
             None => dylib.define(unit),
         }
+    }
+
+    /// A unit of all names that the image has for others; `None` if there are none.
+    pub fn unit_of_all(&self, dylib: &JitDylib) -> Option<Box<dyn MaterializationUnit>> {
+        let global =
+            self.tables.reader.symbols().filter(|symbol| symbol.traits.contains(SymbolTraits::GLOBAL));
+        self.unit_of(dylib, global)
+    }
+
+    fn unit_of<'s>(
+        &self,
+        dylib: &JitDylib,
+        symbols: impl Iterator<Item = ImageSymbol<'s>>,
+    ) -> Option<Box<dyn MaterializationUnit>> {
+        let session = dylib.session();
+        let symbols: SymbolFlagsMap =
+            symbols.map(|symbol| (session.intern(symbol.name), symbol.traits.flags())).collect();
+        let tables = self.tables.clone();
+        (!symbols.is_empty()).then(|| Box::new(NamesUnit { tables, symbols }) as Box<dyn MaterializationUnit>)
     }
 
     /// The tables of the image.
@@ -268,13 +274,13 @@ impl ObjectLinkingLayer {
     /// Binds and publishes; the code can run afterwards, once what it needs can.
     fn complete_image(
         &self,
-        tables: &MappedImage,
+        tables: &Arc<MappedImage>,
         mapped: MappedFile,
         tls: Option<(TlsReservation, NotedTls)>,
         found: &LookupResult,
         dylib: &JitDylib,
     ) -> Result<(Arc<Code>, Functions), Failed> {
-        let MappedImage { reader, base, .. } = tables;
+        let MappedImage { reader, base, .. } = &**tables;
         let base = *base;
         let image: Box<str> = reader.path().display().to_string().into();
         let session = dylib.session();
@@ -318,7 +324,7 @@ impl ObjectLinkingLayer {
                 total_bytes: shape.total_bytes,
                 align: shape.align,
             }),
-            names: Some(names(reader, base, &ranges, unwind.as_ref(), dylib)),
+            names: Some(names(tables, &ranges, unwind.as_ref(), dylib)),
             unwind,
             end: self.platform.home(dylib).map(|home| CodeExtent { home, ranges: ranges.clone() }),
             ..Actions::default()
@@ -390,34 +396,6 @@ impl ObjectLinkingLayer {
 struct ThreadLocalPlaces {
     own: Option<(TlsPlacement, i64)>,
     imports: Vec<Option<(TlsPlacement, i64)>>,
-}
-
-/// The names of the code, for debuggers and reports.
-fn names(
-    reader: &ImageReader,
-    base: u64,
-    ranges: &[std::ops::Range<u64>],
-    unwind: Option<&UnwindTable>,
-    dylib: &JitDylib,
-) -> NamedCode {
-    let mut symbols = SymbolTable::default();
-    let code = reader.code();
-    for symbol in reader.symbols() {
-        if !symbol.traits.intersects(SymbolTraits::ABSOLUTE | SymbolTraits::THREAD_LOCAL) {
-            let start = base + symbol.address;
-            let is_code = code.contains(&symbol.address);
-            symbols.add(symbol.name, symbol.unit, start..start + u64::from(symbol.size_bytes), is_code);
-        }
-    }
-    NamedCode {
-        dylib: dylib.name().into(),
-        units: reader.units().map(Box::from).collect(),
-        code: base + code.start..base + code.end,
-        ranges: ranges.into(),
-        eh_frame_hdr: unwind.map(|table| table.eh_frame_hdr),
-        symbols,
-        ..NamedCode::default()
-    }
 }
 
 impl fmt::Debug for ImageUnit {

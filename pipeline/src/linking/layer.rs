@@ -107,6 +107,11 @@ impl ObjectLinkingLayer {
         Self { collected: Some(objects), ..self }
     }
 
+    /// Where the objects are noted, if they are.
+    pub fn collected(&self) -> Option<&Arc<CollectedObjects>> {
+        self.collected.as_ref()
+    }
+
     /// Has the names of each object looked up in `rename` before it is linked. `rename` gives the name in the program of a name that is
     /// unique within the object of that responsibility. Units promise, and refer to, the names of the program.
     ///

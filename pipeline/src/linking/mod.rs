@@ -12,8 +12,8 @@
 //! | `share.rs` | the code of a unit is a resource of its tracker |
 //! | `code.rs` | linked code and its keepers: trackers, and handles of functions, which also keep the code that these refer to |
 //! | `placements.rs` | the thread-local variables that descriptors in memory stand for |
-//! | `collected.rs` | the objects of a program, to be linked once more as one |
-//! | `image.rs` | an image that is mapped takes the place of a link |
+//! | `collected.rs` | the objects of a program, to be linked once more as one, or as units |
+//! | `image.rs`, `image_names.rs` | an image that is mapped takes the place of a link; its names for debuggers |
 //! | `low.rs` | addresses below 2 GiB, for code that holds them in 32 bits |
 //!
 //! **Architecture Invariant:** code becomes runnable in one place, [`Executor::publish`](crate::executor::Executor::publish), and what
@@ -23,6 +23,7 @@ mod code;
 mod collected;
 mod discarded;
 mod image;
+mod image_names;
 mod layer;
 mod low;
 mod names;
@@ -32,7 +33,7 @@ mod share;
 
 pub use code::{CodeRemoval, HeldCode, KeepAlive};
 pub(crate) use code::{StubTargets, Stubs};
-pub use collected::CollectedObjects;
+pub use collected::{CollectedLink, CollectedObjects};
 pub use image::{ImageGenerator, ImageUnit, image_units};
 pub use layer::ObjectLinkingLayer;
 pub use low::LowAddresses;

@@ -270,7 +270,8 @@ impl MaterializationUnit for CommonUnit {
     }
 
     fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let name = self.registered.unit.clone();
+        // Without the number of the unit: an image of the object has the same bytes each time.
+        let name = format!("<common `{}`>", self.symbol);
         if responsibility.add_resource(Box::new(self.registered)).is_err() {
             return; // The variable was removed, and nobody waits for it.
         }

@@ -12,10 +12,11 @@ use uruk_pipeline::platform::Platform;
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
-use crate::sources::{image, program};
+use crate::ask::ask;
+use crate::sources::{image, package_of, program};
 
 /// Where the header begins, and how long it is.
-const HEADER: std::ops::Range<usize> = 512..808;
+const HEADER: std::ops::Range<usize> = 512..832;
 
 fn bytes() -> Vec<u8> {
     image(&program(&["-fPIC", "-O2"]), 0).expect("links").to_bytes()
@@ -33,17 +34,6 @@ fn number(bytes: &[u8], at: usize) -> usize {
 fn metadata(bytes: &[u8]) -> Vec<usize> {
     let (start, size) = (number(bytes, HEADER.start + 24), number(bytes, HEADER.start + 32));
     HEADER.chain(start..start + size).collect()
-}
-
-/// Asks everything that there is to ask.
-fn ask(reader: &ImageReader) {
-    reader.imports().for_each(drop);
-    reader.units().for_each(drop);
-    for symbol in reader.symbols() {
-        reader.lookup(symbol.name);
-    }
-    reader.lookup("visit");
-    let _ = (reader.processor(), reader.flags(), reader.relocations(), reader.segments().len());
 }
 
 #[test]
@@ -83,6 +73,52 @@ fn changed_metadata_is_an_error_or_can_be_asked() {
         bytes.copy_from_slice(&original);
     }
     assert!(refused > 100, "{refused}: the numbers are not checked");
+}
+
+/// In its code and data too: the checksum covers the tables alone, and reading changed contents does no harm.
+#[test]
+fn ten_thousand_changed_bits_are_errors_or_can_be_asked() {
+    for original in [bytes(), package_of(&program(&["-fPIC", "-O2"])).to_bytes()] {
+        let mut bytes = original.clone();
+        let bits = 8 * bytes.len();
+        let mut outcomes = [0, 0];
+        for number in 0..10_000 {
+            // A step that has no factor of two goes through all bits.
+            let bit = (number * 7_919 + number * number * 2) % bits;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if number % 2 == 0 {
+                seal(&mut bytes);
+            }
+            let asked = read(&bytes).map(|reader| ask(&reader));
+            outcomes[usize::from(asked.is_ok())] += 1;
+            bytes.copy_from_slice(&original);
+        }
+        let [refused, asked] = outcomes;
+        assert!(refused > 50 && asked > 1_000, "{refused} refused, {asked} asked");
+    }
+}
+
+#[test]
+fn a_package_with_changed_metadata_is_an_error_or_its_units_are_read_or_refused() {
+    let original = package_of(&program(&["-fPIC", "-O2"])).to_bytes();
+    let path = std::env::temp_dir().join(format!("uruk-damaged-package-{}.uim", std::process::id()));
+    let mut bytes = original.clone();
+    let mut outcomes = [0, 0];
+    for at in metadata(&original).into_iter().step_by(11) {
+        bytes[at] ^= [0x01, 0x80, 0xff][at % 3];
+        seal(&mut bytes);
+        fs::write(&path, &bytes).expect("the temporary directory is writable");
+        if let Ok(image) = ImageFile::open(&path) {
+            for unit in 0..image.reader().packed().len().min(100) as u32 {
+                outcomes[usize::from(image.unit(unit).is_ok())] += 1;
+            }
+            assert!(at < 4096 || image.check_contents().is_err(), "a changed byte at {at:#x}");
+        }
+        bytes.copy_from_slice(&original);
+    }
+    let _ = fs::remove_file(&path);
+    let [refused, read] = outcomes;
+    assert!(refused > 1 && read > 10, "{refused} refused, {read} read");
 }
 
 /// Nothing of them runs: they are mapped, bound and removed.

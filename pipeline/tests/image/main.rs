@@ -7,6 +7,8 @@ mod link_support;
 #[expect(dead_code, reason = "shared by the tests of the linker")]
 mod running;
 
+mod ask;
 mod bases;
 mod damage;
 mod sources;
+mod validity;

@@ -2,7 +2,7 @@
 
 use uruk_core::SymbolFlags;
 use uruk_pipeline::arch::ProcessorLevel;
-use uruk_pipeline::image::{BuiltImage, link_image};
+use uruk_pipeline::image::{BuiltImage, BuiltUnit, link_image, package};
 use uruk_pipeline::link::LinkError;
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -68,4 +68,16 @@ pub(crate) fn program(flags: &[&str]) -> Vec<ObjectBuffer> {
 pub(crate) fn image(objects: &[ObjectBuffer], base: u64) -> Result<BuiltImage, LinkError> {
     let import = |name: &str| (name != "absent").then_some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
     link_image(objects, &|_| false, &import, ProcessorLevel::V1, base)
+}
+
+/// The units of a program, in one file.
+pub(crate) fn package_of(objects: &[ObjectBuffer]) -> BuiltImage {
+    let import = |name: &str| (name != "absent").then_some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
+    let units = objects.iter().map(|object| {
+        let image = link_image(std::slice::from_ref(object), &|_| false, &import, ProcessorLevel::V1, 0);
+        let image = image.unwrap_or_else(|error| panic!("{error}"));
+        let source = (object.name().as_ref().into(), [object.bytes().len() as u8; 32]);
+        BuiltUnit::new(object.name().as_ref(), &image, vec![source], Vec::new())
+    });
+    package(units.collect(), ProcessorLevel::V1)
 }

@@ -46,7 +46,8 @@ const PIPELINE: [&str; 16] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 37] = [
+const FACADE: [&str; 40] = [
+    "image_unit",       // a unit of an image, and why it was rejected
     "error",            // one type of errors
     "function",         // addresses as functions
     "units",            // a file as units; what a format is
@@ -64,6 +65,8 @@ const FACADE: [&str; 37] = [
     "scope",            // a dylib or a tracker
     "initialize",       // its methods, from here on
     "lookup",
+    "image_options",
+    "package", // an image of many units
     "image",
     "adding",
     "handle",

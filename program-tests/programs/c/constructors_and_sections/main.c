@@ -9,6 +9,7 @@
 //# stdout: second.c ends
 //# stdout: first.c ends
 //# skip archive: members that nobody refers to are not pulled in, natively either
+//# skip package: the files that share a section are one unit, and what they run at start runs together
 /* Files that share a section are placed together; their constructors keep their places among those of other files. */
 #include "registered.h"
 #include <stdio.h>

@@ -1,0 +1,146 @@
+//! From a file to the return of its first function: an image, a package, and a shared library.
+//!
+//! ```text
+//! cargo bench --bench images [-- FILE.uim FUNCTION]
+//! ```
+//!
+//! The program has 10,000 functions in 100 files, a table of pointers to them, and variables. A FILE is an image of your own, whose FUNCTION
+//! takes nothing. Medians; *written* are the pages of the mapped file that this process has copies of.
+
+#![expect(clippy::print_stdout, reason = "a bench reports on stdout")]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::{ImageBuilder, ImageOptions, Jit};
+
+const ROUNDS: usize = 21;
+const FILES: usize = 100;
+const FUNCTIONS: usize = 100;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
+    // Under `cargo test --benches` it is only built, and measures nothing.
+    if std::env::args().any(|argument| argument == "--test") {
+        return;
+    }
+    if let (Some(file), Some(function)) = (arguments.next(), arguments.next()) {
+        return image("your image", Path::new(&file), &function);
+    }
+    let directory = std::env::temp_dir().join(format!("uruk-bench-images-{}", std::process::id()));
+    fs::create_dir_all(&directory).expect("the temporary directory is writable");
+    let objects = objects(&directory);
+    let [whole, units, library] = ["whole.uim", "units.uim", "library.so"].map(|name| directory.join(name));
+    build("build one whole", &objects, &whole, |builder| builder);
+    build("build a package", &objects, &units, ImageBuilder::package);
+    run(Command::new("cc").args(["-shared", "-o"]).arg(&library).args(&objects));
+    image("image, one whole", &whole, "f_50_7");
+    image("image, a package of 100 units", &units, "f_50_7");
+    dlopen(&library, "f_50_7");
+    fs::remove_dir_all(&directory).expect("it is ours");
+}
+
+fn objects(directory: &Path) -> Vec<PathBuf> {
+    let object = |file: usize| {
+        let (source, object) = (directory.join(format!("{file}.c")), directory.join(format!("{file}.o")));
+        let mut text = String::new();
+        for function in 0..FUNCTIONS {
+            let callee = (file + 1) % FILES;
+            text += &format!(
+                "extern int f_{callee}_{function}(int); int v_{file}_{function} = {function};
+                 int f_{file}_{function}(int x) {{ return x ? f_{callee}_{function}(x - 1) : v_{file}_{function}++; }}\n"
+            );
+        }
+        let names: Vec<_> = (0..FUNCTIONS).map(|function| format!("f_{file}_{function}")).collect();
+        text += &format!("int (*const table_{file}[])(int) = {{{}}};", names.join(", "));
+        fs::write(&source, text).expect("the directory is writable");
+        run(Command::new("cc").args(["-O1", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object));
+        object
+    };
+    (0..FILES).map(object).collect()
+}
+
+fn run(command: &mut Command) {
+    assert!(command.status().expect("there is a C compiler").success());
+}
+
+fn build(what: &str, objects: &[PathBuf], path: &Path, kind: fn(ImageBuilder) -> ImageBuilder) {
+    let begin = Instant::now();
+    let builder = kind(ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine"));
+    for object in objects {
+        builder.add_object(ObjectBuffer::open(object).expect("it is there")).expect("the names are new");
+    }
+    let image = builder.build().expect("it links");
+    image.write(path).expect("the directory is writable");
+    println!("{what:<40} {:>8} us, {} bytes", begin.elapsed().as_micros(), image.bytes().len());
+}
+
+fn image(what: &str, path: &Path, function: &str) {
+    let mut written = 0;
+    let row = |_| {
+        let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+        let begin = Instant::now();
+        jit.load_image(path, ImageOptions::new()).expect("it is whole");
+        // SAFETY: that is the signature of the functions here; one of a caller's own takes nothing.
+        let function = unsafe { jit.get::<extern "C" fn(c_int) -> c_int>(function) }.expect("it is there");
+        std::hint::black_box(function(0));
+        let elapsed = begin.elapsed();
+        written = written_pages(path);
+        elapsed
+    };
+    report(what, (0..ROUNDS).map(row).collect());
+    println!("{:<40} {written:>8} pages written", "");
+}
+
+fn dlopen(path: &Path, function: &str) {
+    // SAFETY: the C library has them, with these types.
+    unsafe extern "C" {
+        fn dlopen(path: *const c_char, flags: c_int) -> *mut c_void;
+        fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+        fn dlclose(library: *mut c_void) -> c_int;
+    }
+    const NOW: c_int = 2;
+    let function = CString::new(function).expect("it has no zeros");
+    let file = CString::new(path.display().to_string()).expect("it has no zeros");
+    let row = |_| {
+        let begin = Instant::now();
+        // SAFETY: the file is the library that was just linked, and nothing of it is used after it is closed.
+        unsafe {
+            let library = dlopen(file.as_ptr(), NOW);
+            let address = dlsym(library, function.as_ptr());
+            assert!(!address.is_null());
+            let function = std::mem::transmute::<*mut c_void, extern "C" fn(c_int) -> c_int>(address);
+            std::hint::black_box(function(0));
+            let elapsed = begin.elapsed();
+            dlclose(library);
+            elapsed
+        }
+    };
+    report("dlopen NOW, all exported", (0..ROUNDS).map(row).collect());
+}
+
+fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    println!("{what:<40} {:>8} us to the return of the first call", times[times.len() / 2].as_micros());
+}
+
+/// The private dirty pages of the mappings of a file.
+fn written_pages(path: &Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").expect("Linux has it");
+    let name = path.display().to_string();
+    let (mut is_of_file, mut kibibytes) = (false, 0);
+    for line in maps.lines() {
+        let first = line.split_whitespace().next().unwrap_or_default();
+        if first.contains('-') {
+            is_of_file = line.ends_with(&name);
+        } else if first == "Private_Dirty:" && is_of_file {
+            kibibytes +=
+                line.split_whitespace().nth(1).and_then(|size| size.parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    kibibytes / 4
+}

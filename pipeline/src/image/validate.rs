@@ -1,0 +1,251 @@
+//! [`Validation`]: which units of a package are still right.
+//!
+//! ```text
+//!   sources that are there ─match─▶ units with other sources are rejected ─┐
+//!                                                                          ├─▶ a unit, at its first use: valid, or rejected for a reason
+//!   definitions that a unit has code of ─▶ their units, or the host's word ─┘
+//! ```
+//!
+//! **Holds.** A unit is valid only if every unit whose code it contains is valid. The answer for a unit never changes.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+
+use uruk_core::Readable;
+
+use super::reader::ImageReader;
+use super::units::{KeyOfUnit, UnitKey};
+
+/// Why a unit of a package is not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// A source is another one, or it is compiled with other options.
+    Source {
+        /// The source.
+        name: Box<str>,
+        /// The key of the source that the image was made of.
+        image: UnitKey,
+        /// The key of the source that is there.
+        here: UnitKey,
+    },
+    /// The unit contains code of a definition that is not what it was.
+    Assumption {
+        /// The definition.
+        definition: Box<str>,
+        /// Its key when the image was made.
+        image: UnitKey,
+        /// Its key now; `None` if nothing says which it is, or if its own unit was rejected.
+        here: Option<UnitKey>,
+    },
+    /// The host has asked for that.
+    LeftOut,
+    /// The session has a definition of the same name.
+    Taken {
+        /// The definition.
+        definition: Box<str>,
+    },
+    /// Its image is damaged.
+    Damaged {
+        /// The error.
+        error: Box<str>,
+    },
+}
+
+/// A source beside the sources of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceMatch {
+    /// The source with this number in the package is the same.
+    Same(usize),
+    /// The source with this number has the same name and another key.
+    Changed(usize),
+    /// The package knows none of that name.
+    New,
+}
+
+/// Answers about the units of a package.
+#[derive(Debug)]
+pub struct Validation {
+    rejected: Box<[Option<Rejection>]>,
+    /// A bit for each unit that was found to be valid.
+    valid: Box<[u64]>,
+}
+
+impl Validation {
+    /// No unit has been asked about yet.
+    pub fn new(reader: &ImageReader) -> Self {
+        let units = reader.packed().len();
+        Self { rejected: vec![None; units].into(), valid: vec![0; units.div_ceil(64)].into() }
+    }
+
+    /// Finds each of some sources in the package: by its key, else by its name. Rejects the units whose source is another one.
+    ///
+    /// # Cost
+    /// Linear in the sources, of both.
+    pub fn match_sources(&mut self, reader: &ImageReader, sources: &[(&str, UnitKey)]) -> Vec<SourceMatch> {
+        let known: Vec<_> = reader.sources().collect();
+        let (mut by_key, mut by_name) = (HashMap::<_, VecDeque<_>>::new(), HashMap::<_, VecDeque<_>>::new());
+        for (number, source) in known.iter().enumerate() {
+            by_key.entry(source.key).or_default().push_back(number);
+            by_name.entry(file_name(source.name)).or_default().push_back(number);
+        }
+        let mut is_taken = vec![false; known.len()];
+        let same: Vec<_> = sources
+            .iter()
+            .map(|(_, key)| {
+                let number = by_key.get_mut(key)?.pop_front()?;
+                is_taken[number] = true;
+                Some(number)
+            })
+            .collect();
+        let mut changed = |name| {
+            let numbers = by_name.get_mut(file_name(name))?;
+            std::iter::from_fn(|| numbers.pop_front()).find(|number| !is_taken[*number])
+        };
+        let matched = sources.iter().zip(same).map(|(&(name, here), same)| {
+            if let Some(number) = same {
+                return SourceMatch::Same(number);
+            }
+            let Some(number) = changed(name) else { return SourceMatch::New };
+            let source = known[number];
+            let (image, name) = (source.key, source.name.into());
+            self.reject(source.unit, Rejection::Source { name, image, here });
+            SourceMatch::Changed(number)
+        });
+        matched.collect()
+    }
+
+    /// Rejects a unit for a reason of the caller's. The first reason counts.
+    pub fn reject(&mut self, unit: u32, reason: Rejection) {
+        if let Some(rejected) = self.rejected.get_mut(unit as usize) {
+            rejected.get_or_insert(reason);
+        }
+    }
+
+    /// Whether a unit may be used. `here` gives the keys of definitions that are in no unit.
+    ///
+    /// # Errors
+    /// The reason to reject it.
+    ///
+    /// # Cost
+    /// One probe of the index for each assumption of the unit, and of the units whose code it contains, the first time. A bit later.
+    pub fn check(
+        &mut self,
+        reader: &ImageReader,
+        unit: u32,
+        here: &dyn Fn(&str) -> Option<UnitKey>,
+    ) -> Result<(), Rejection> {
+        let visited = self.visit(reader, unit, here)?;
+        for unit in visited {
+            self.valid[unit as usize / 64] |= 1 << (unit % 64);
+        }
+        Ok(())
+    }
+
+    /// The units that were rejected by now, with the reasons.
+    pub fn rejected(&self) -> impl Iterator<Item = (u32, &Rejection)> {
+        let numbered = (0..).zip(&self.rejected);
+        numbered.filter_map(|(unit, rejected)| Some((unit, rejected.as_ref()?)))
+    }
+
+    /// The unit and those whose code it contains, if none of them is rejected.
+    ///
+    /// A unit that contains its own code by way of others is as good as these, so one that was visited is passed: the caller sets the bits when
+    /// all of them are through.
+    fn visit(
+        &mut self,
+        reader: &ImageReader,
+        first: u32,
+        here: &dyn Fn(&str) -> Option<UnitKey>,
+    ) -> Result<HashSet<u32>, Rejection> {
+        let mut visited = HashSet::new();
+        // Each unit with the rest of its assumptions. A chain of units may be longer than a thread's stack.
+        let mut path = vec![(first, self.enter(reader, first)?)];
+        while let Some((unit, rest)) = path.last_mut() {
+            visited.insert(*unit);
+            let Some(row) = rest.next() else {
+                path.pop();
+                continue;
+            };
+            let Some(KeyOfUnit { name, key: image, .. }) = reader.assumption(row) else { continue };
+            let now = match reader.lookup(name).map(|symbol| symbol.unit) {
+                Some(home) if visited.contains(&home) => continue,
+                Some(home) => match self.enter(reader, home) {
+                    Ok(rest) => {
+                        path.push((home, rest));
+                        continue;
+                    }
+                    Err(Rejection::Source { here, .. }) => Some(here),
+                    Err(_) => None,
+                },
+                None => here(name),
+            };
+            if now != Some(image) {
+                let reason = Rejection::Assumption { definition: name.into(), image, here: now };
+                // All that led here contain code of the definition.
+                path.iter().for_each(|(unit, _)| self.reject(*unit, reason.clone()));
+                return Err(reason);
+            }
+        }
+        Ok(visited)
+    }
+
+    /// The assumptions of a unit, as far as they are not known to hold.
+    fn enter(&self, reader: &ImageReader, unit: u32) -> Result<Range<usize>, Rejection> {
+        let damaged = || Rejection::Damaged { error: "the unit is not there".into() };
+        if let Some(reason) = self.rejected.get(unit as usize).ok_or_else(damaged)? {
+            return Err(reason.clone());
+        }
+        let is_valid = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
+        Ok(if is_valid { 0..0 } else { reader.assumptions_of(unit) })
+    }
+}
+
+/// The end of a sentence that begins with the name of the unit.
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source { image, here, .. } => write!(
+                f,
+                "it was compiled from another source or with other options (image {}, here {})",
+                Short(image),
+                Short(here)
+            ),
+            Self::Assumption { definition, image, here: Some(here) } => write!(
+                f,
+                "it contains code of `{}` as of {}, which is {} now",
+                Readable(definition),
+                Short(image),
+                Short(here)
+            ),
+            Self::Assumption { definition, image, here: None } => write!(
+                f,
+                "it contains code of `{}` as of {}, which is not what is used now",
+                Readable(definition),
+                Short(image)
+            ),
+            Self::LeftOut => f.write_str("it was to be left out"),
+            Self::Taken { definition } => {
+                write!(f, "`{}` is defined already", Readable(definition))
+            }
+            Self::Damaged { error } => f.write_str(error),
+        }
+    }
+}
+
+/// The beginning of a key, which tells it from others.
+struct Short<'k>(&'k UnitKey);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        f.write_str("\u{2026}")
+    }
+}
+
+/// A source is known by this part of its path: the tree that it lies in may have moved.
+fn file_name(name: &str) -> &str {
+    Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
+}

@@ -1,0 +1,21 @@
+//! All questions to the tables of an image. The fuzz target asks them too.
+
+use uruk_pipeline::image::{ImageReader, Validation};
+
+/// Asks everything that there is to ask.
+pub(crate) fn ask(reader: &ImageReader) {
+    reader.imports().for_each(drop);
+    reader.units().for_each(drop);
+    reader.packed().for_each(drop);
+    let sources: Vec<_> = reader.sources().map(|source| (source.name, source.key)).collect();
+    let mut validation = Validation::new(reader);
+    validation.match_sources(reader, &sources);
+    for unit in 0..reader.packed().len().min(100) as u32 {
+        let _ = validation.check(reader, unit, &|_| None);
+    }
+    for symbol in reader.symbols() {
+        reader.lookup(symbol.name);
+    }
+    reader.lookup("visit");
+    let _ = (reader.processor(), reader.flags(), reader.relocations(), reader.segments().len());
+}

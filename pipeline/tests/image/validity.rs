@@ -1,0 +1,112 @@
+//! Which units of a package are right: alone, in chains, and in circles.
+
+use std::path::Path;
+
+use uruk_core::SymbolFlags;
+use uruk_pipeline::arch::ProcessorLevel;
+use uruk_pipeline::image::{
+    BuiltUnit, ImageReader, Rejection, SourceMatch, UnitKey, Validation, link_image, package,
+};
+use uruk_pipeline::object::ObjectBuffer;
+
+use crate::link_support::{CC, compile};
+
+/// A package of units `f0`, `f1` and so on, each of which defines the function of its name and assumes those that `assumes` says.
+fn reader(units: usize, assumes: impl Fn(usize) -> Vec<String>) -> ImageReader {
+    let built = (0..units).map(|number| {
+        let name = format!("f{number}");
+        let object = compile(CC, "c", &format!("int {name}(void) {{ return {number}; }}"), &["-fPIC", "-O1"]);
+        let object = ObjectBuffer::new(&*name, object);
+        let none = |_: &str| None::<SymbolFlags>;
+        let image = link_image(&[object], &|_| false, &none, ProcessorLevel::V1, 0).expect("it links");
+        let mut unit = BuiltUnit::new(&*name, &image, vec![(name.as_str().into(), key(number))], Vec::new());
+        assumes(number).into_iter().for_each(|definition| unit.assume(definition, [9; 32]));
+        unit
+    });
+    let bytes = package(built.collect(), ProcessorLevel::V1).to_bytes();
+    ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole")
+}
+
+fn key(number: usize) -> UnitKey {
+    std::array::from_fn(|at| if at == 0 { number as u8 } else { 1 })
+}
+
+/// Which units are valid, asked in this order.
+fn valid(reader: &ImageReader, rejected: &[u32], order: &[u32]) -> Vec<bool> {
+    let mut validation = Validation::new(reader);
+    rejected.iter().for_each(|unit| validation.reject(*unit, Rejection::LeftOut));
+    let here = |name: &str| (name == "host").then_some([9; 32]);
+    order.iter().for_each(|unit| drop(validation.check(reader, *unit, &here)));
+    (0..reader.packed().len() as u32).map(|unit| validation.check(reader, unit, &here).is_ok()).collect()
+}
+
+#[test]
+fn a_unit_is_as_good_as_those_whose_code_it_contains() {
+    // 0 <- 1 <- 2, and 3 with 4 in a circle that contains 1.
+    let assumes = |number| match number {
+        1 => vec!["f0"],
+        2 => vec!["f1", "host"],
+        3 => vec!["f4"],
+        4 => vec!["f3", "f1"],
+        5 => vec!["absent"],
+        _ => vec![],
+    };
+    let reader = reader(7, |number| assumes(number).into_iter().map(str::to_owned).collect());
+    for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [3, 0, 4, 2, 1]] {
+        assert_eq!(valid(&reader, &[], &order), [true, true, true, true, true, false, true], "{order:?}");
+        assert_eq!(
+            valid(&reader, &[0], &order),
+            [false, false, false, false, false, false, true],
+            "{order:?}"
+        );
+        assert_eq!(valid(&reader, &[4], &order), [true, true, true, false, false, false, true], "{order:?}");
+    }
+}
+
+#[test]
+fn sources_are_found_by_their_keys_and_then_by_their_names() {
+    let reader = reader(3, |_| Vec::new());
+    let mut validation = Validation::new(&reader);
+    let sources =
+        [("moved/f0", key(0)), ("renamed", key(1)), ("moved/f2", key(7)), ("new", key(8)), ("f0", key(9))];
+    let found = validation.match_sources(&reader, &sources);
+    let expected = [
+        SourceMatch::Same(0),
+        SourceMatch::Same(1),
+        SourceMatch::Changed(2),
+        SourceMatch::New,
+        SourceMatch::New,
+    ];
+    assert_eq!(found, expected);
+    let rejected: Vec<_> = validation.rejected().collect();
+    let reason = Rejection::Source { name: "f2".into(), image: key(2), here: key(7) };
+    assert_eq!(rejected, [(2, &reason)]);
+}
+
+/// Longer than the stack of a thread would bear, if each unit took a kibibyte of it.
+#[test]
+fn two_thousand_units_in_a_chain_are_asked_about() {
+    let object = compile(CC, "c", "int f00000(void) { return 1; }", &["-fPIC", "-O1"]);
+    let none = |_: &str| None::<SymbolFlags>;
+    let units = (0..2_000).map(|number| {
+        let mut bytes = object.clone();
+        let name = format!("f{number:05}");
+        let at =
+            bytes.windows(7).position(|name| name == b"f00000\0").expect("the name is in the table of names");
+        bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
+        let image = link_image(&[ObjectBuffer::new(&*name, bytes)], &|_| false, &none, ProcessorLevel::V1, 0);
+        let mut unit = BuiltUnit::new(&*name, &image.expect("it links"), Vec::new(), Vec::new());
+        unit.assume(format!("f{:05}", number + 1), [9; 32]);
+        unit
+    });
+    let bytes = package(units.collect(), ProcessorLevel::V1).to_bytes();
+    let reader = ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole");
+    let here = |name: &str| (name == "f02000").then_some([9; 32]);
+    let mut validation = Validation::new(&reader);
+    assert!(validation.check(&reader, 0, &here).is_ok());
+    assert!((0..2_000).all(|unit| validation.check(&reader, unit, &|_| None).is_ok()), "all are known");
+    let mut broken = Validation::new(&reader);
+    broken.reject(1_999, Rejection::LeftOut);
+    assert!(broken.check(&reader, 0, &here).is_err());
+    assert_eq!(broken.rejected().count(), 2_000);
+}

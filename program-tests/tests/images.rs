@@ -1,0 +1,118 @@
+//! `uruk image`: builds that are killed, and packages with their sources.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use uruk_tests::process::{End, Input, Outcome, run};
+use uruk_tests::uruk::uruk;
+
+/// Of Linux on this machine.
+const SIGXFSZ: i32 = 25;
+
+/// A directory that goes at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("uruk-image-{}-{name}", std::process::id()));
+        fs::create_dir(&path).expect("the temporary directory is writable");
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join(name), text).expect("the directory is writable");
+    }
+
+    /// Runs the command with these words as arguments.
+    fn uruk(&self, words: &str) -> Outcome {
+        let mut command = Command::new(uruk());
+        command.current_dir(&self.0).env_remove("URUK_CACHE").args(words.split_whitespace());
+        run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started")
+    }
+
+    fn ends(&self, words: &str, code: i32) -> String {
+        let Outcome { end, stdout, stderr, .. } = self.uruk(words);
+        let text = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert_eq!(end, End::Exited(code), "{words}: {text}");
+        text
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn compile(source: &Path, object: &Path) {
+    let status = Command::new("cc").args(["-O1", "-fPIC", "-c"]).arg(source).arg("-o").arg(object).status();
+    assert!(status.expect("there is a C compiler").success());
+}
+
+/// The system kills a process at the write that goes beyond the size that files may have.
+#[test]
+fn a_build_that_is_killed_at_any_write_leaves_the_old_image() {
+    let directory = Directory::new("killed");
+    let object = |name: &str, text: &str| {
+        directory.write(&format!("{name}.c"), text);
+        compile(&directory.0.join(format!("{name}.c")), &directory.0.join(format!("{name}.o")));
+    };
+    object("old", "int main(void) { return 3; }");
+    object("new", "int numbers[4000] = {1}; int main(void) { return 4; }");
+    directory.ends("image build -o a.uim old.o", 0);
+    let old = fs::read(directory.0.join("a.uim")).expect("it was built");
+    directory.ends("image build -o whole.uim new.o", 0);
+    let blocks = fs::metadata(directory.0.join("whole.uim")).expect("it was built").len().div_ceil(512);
+    let mut killed = 0;
+    for limit in (0..=blocks).step_by(8) {
+        // `exec` has the process keep its number: one that was killed has left a file under that.
+        let script =
+            format!("ulimit -c 0; ulimit -f {limit}; exec {} image build -o a.uim new.o", uruk().display());
+        let mut command = Command::new("sh");
+        command.current_dir(&directory.0).args(["-c", &script]);
+        let Outcome { end, .. } =
+            run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started");
+        assert!(matches!(end, End::Killed(SIGXFSZ)), "{limit} blocks: {end}");
+        assert_eq!(fs::read(directory.0.join("a.uim")).expect("it is there"), old, "{limit} blocks");
+        killed += 1;
+    }
+    assert!(killed > 3);
+    directory.ends("image run a.uim", 3);
+    directory.ends("image build -o a.uim new.o", 0);
+    directory.ends("image run a.uim", 4);
+}
+
+#[test]
+fn a_package_runs_with_its_sources_and_says_which_of_them_have_changed() {
+    let directory = Directory::new("package");
+    directory.write(
+        "main.ll",
+        "declare i32 @next(i32) define i32 @main() { %x = call i32 @next(i32 40) ret i32 %x }",
+    );
+    directory.write("next.ll", "define i32 @next(i32 %x) { %y = add i32 %x, 1 ret i32 %y }");
+    directory.ends("image build --package -o a.uim main.ll next.ll", 0);
+    let text = directory.ends("image info --units a.uim", 0);
+    assert!(text.contains("2 units, each validated alone") && text.contains("next.ll"), "{text}");
+    for words in ["image run a.uim", "image run a.uim main.ll next.ll", "run a.uim next.ll main.ll"] {
+        assert_eq!(directory.ends(words, 41), "", "{words}");
+    }
+    assert!(directory.ends("image verify a.uim main.ll next.ll", 0).contains("as they were written"));
+
+    directory.write("next.ll", "define i32 @next(i32 %x) { %y = add i32 %x, 2 ret i32 %y }");
+    let told = directory.ends("image run a.uim main.ll next.ll", 42);
+    assert!(told.contains("next.ll is not used: it was compiled from another source"), "{told}");
+    assert_eq!(told.matches("is not used").count(), 1, "{told}");
+    assert_eq!(directory.ends("image run a.uim", 41), "", "without sources it is as it was");
+    let listed = directory.ends("image info --rejected a.uim main.ll next.ll", 0);
+    assert!(listed.contains("next.ll: it was compiled from another source"), "{listed}");
+    let refused = directory.ends("image verify a.uim main.ll next.ll", 1);
+    assert!(refused.contains("1 of 2 units are not used"), "{refused}");
+
+    let path = directory.0.join("a.uim");
+    let mut bytes = fs::read(&path).expect("it is there");
+    bytes[9000] ^= 1;
+    fs::write(&path, bytes).expect("it is ours");
+    assert!(directory.ends("image verify a.uim", 1).contains("not those that were written"));
+}

@@ -1,0 +1,45 @@
+//! Units of images: where each comes from, and why one was rejected.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use uruk_pipeline::image::Rejection;
+
+/// Where a unit of a package comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnitState {
+    /// Nothing has asked for it, and nothing speaks against it.
+    Unused,
+    /// Its image is in use.
+    Used,
+    /// It was rejected: its sources are used, if they are there.
+    Rejected(Rejection),
+}
+
+/// A unit of an image was rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ImageEvent {
+    /// The image.
+    pub image: PathBuf,
+    /// The unit.
+    pub unit: Box<str>,
+    /// Why.
+    pub reason: Rejection,
+}
+
+/// A unit was rejected, and its sources are not at hand.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{rejected}; load the image with its source, or build it again")]
+#[non_exhaustive]
+pub struct UnitRejected {
+    /// The rejection.
+    pub rejected: ImageEvent,
+}
+
+impl fmt::Display for ImageEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} is not used: {}", self.image.display(), self.unit, self.reason)
+    }
+}

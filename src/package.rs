@@ -1,0 +1,326 @@
+//! [`Package`]: an image of many units, in an engine. Each unit is looked at when it is first used.
+//!
+//! ```text
+//!   lookup ─▶ generator ─▶ unit of the name ─check─▶ valid:    its image is mapped, its names are defined
+//!                                               └──▶ rejected: its sources are added, as if there were no image
+//! ```
+//!
+//! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::OnceLock;
+
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{
+    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, WeakResourceTracker,
+    shared_error,
+};
+use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, Rejection, SourceMatch, UnitKey, Validation};
+use uruk_pipeline::linking::image_units;
+use uruk_pipeline::object::ObjectBuffer;
+
+use crate::error::JitError;
+use crate::files::Files;
+use crate::image_options::{DefinitionKeys, ImageOptions, RejectObserver};
+use crate::image_unit::{ImageEvent, UnitRejected, UnitState};
+use crate::units::FileUnits;
+
+/// A package that was loaded.
+pub(crate) struct Package {
+    file: ImageFile,
+    name: String,
+    files: Arc<Files>,
+    /// The owner of the definitions; without one, the dylib's own tracker is.
+    tracker: Option<WeakResourceTracker>,
+    on_reject: Option<Arc<RejectObserver>>,
+    definitions: Option<Arc<DefinitionKeys>>,
+    /// The answers of `definitions`, when a unit has been asked for.
+    foreign: OnceLock<HashMap<Box<str>, UnitKey>>,
+    /// By the numbers of the package's sources: those that were loaded with it.
+    sources: Vec<Option<ObjectBuffer>>,
+    state: Mutex<PackageState>,
+}
+
+struct PackageState {
+    validation: Validation,
+    stages: Vec<UnitStage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UnitStage {
+    Unused,
+    Used,
+    /// Rejected, and told.
+    Told,
+    /// Rejected; its sources are there.
+    FromSource,
+}
+
+impl Package {
+    /// Looks which of the sources the package was made of, and adds those that are others, or new, to `tracker`.
+    pub(crate) fn load(
+        file: ImageFile,
+        options: ImageOptions,
+        files: &Arc<Files>,
+        tracker: &ResourceTracker,
+        is_owned: bool,
+    ) -> Result<Self, JitError> {
+        file.check_trusted()?;
+        let reader = file.reader();
+        let MatchedSources { validation, known, new } = match_sources(reader, files, &options);
+        let stages = vec![UnitStage::Unused; reader.packed().len()];
+        let package = Self {
+            name: reader.path().display().to_string(),
+            file,
+            files: files.clone(),
+            tracker: is_owned.then(|| tracker.downgrade()),
+            on_reject: options.on_reject,
+            definitions: options.definitions,
+            foreign: OnceLock::new(),
+            sources: known,
+            state: Mutex::new(PackageState { validation, stages }),
+        };
+        package.tell();
+        for source in new {
+            files.add_source(tracker, source)?;
+        }
+        let changed = package.changed();
+        // Their names may be others than those in the index of the image.
+        changed.into_iter().try_for_each(|unit| package.add_sources(tracker, unit))?;
+        if options.validates_all {
+            (0..package.reader().packed().len() as u32).for_each(|unit| drop(package.check(unit)));
+        }
+        let units = (0..).zip(package.reader().packed());
+        let runs: Vec<u32> = units.filter(|(_, unit)| unit.runs).map(|(unit, _)| unit).collect();
+        runs.into_iter().try_for_each(|unit| package.bring(tracker, unit))?;
+        Ok(package)
+    }
+
+    /// The units whose sources are others.
+    fn changed(&self) -> Vec<u32> {
+        let state = self.state.lock();
+        let is_changed = |reason: &Rejection| matches!(reason, Rejection::Source { .. });
+        let changed = state.validation.rejected().filter(|(_, reason)| is_changed(reason));
+        changed.map(|(unit, _)| unit).collect()
+    }
+
+    /// The tables.
+    pub(crate) fn reader(&self) -> &ImageReader {
+        self.file.reader()
+    }
+
+    /// The units, by their numbers.
+    pub(crate) fn units(&self) -> Vec<(Box<str>, UnitState)> {
+        let state = self.state.lock();
+        let mut states: Vec<_> = state
+            .stages
+            .iter()
+            .map(|stage| match stage {
+                UnitStage::Used => UnitState::Used,
+                _ => UnitState::Unused,
+            })
+            .collect();
+        for (unit, reason) in state.validation.rejected() {
+            states[unit as usize] = UnitState::Rejected(reason.clone());
+        }
+        self.reader().packed().map(|unit| unit.name.into()).zip(states).collect()
+    }
+
+    /// Brings the units that define `names`, as a lookup would: for symbols that are asked for in another way.
+    pub(crate) fn define<'n>(
+        &self,
+        dylib: &JitDylib,
+        names: impl Iterator<Item = &'n str>,
+    ) -> Result<(), JitError> {
+        let own = self.tracker.as_ref().and_then(WeakResourceTracker::upgrade);
+        let tracker = own.unwrap_or_else(|| dylib.default_tracker());
+        let mut units: Vec<u32> = names.filter_map(|name| Some(self.reader().lookup(name)?.unit)).collect();
+        units.sort_unstable();
+        units.dedup();
+        units.into_iter().try_for_each(|unit| self.bring(&tracker, unit))
+    }
+
+    /// Defines a unit that is missing: from its image, or from its sources.
+    fn bring(&self, tracker: &ResourceTracker, unit: u32) -> Result<(), JitError> {
+        if self.stage(unit) == Some(UnitStage::Used) {
+            // It was there, and was removed.
+            return Ok(());
+        }
+        if self.check(unit).is_ok() {
+            match self.define_image(tracker, unit) {
+                Ok(()) => {
+                    self.set_stage(unit, UnitStage::Used);
+                    return Ok(());
+                }
+                Err(error) => self.reject(unit, refusal(error)?),
+            }
+        }
+        self.add_sources(tracker, unit)
+    }
+
+    fn define_image(&self, tracker: &ResourceTracker, unit: u32) -> Result<(), JitError> {
+        let image = self.file.unit(unit)?;
+        let (layer, dylib) = (&self.files.linking.layer, tracker.dylib());
+        let (whole, traits, names) = image_units(image, dylib, layer, self.tracker.clone())?;
+        let others = names.unit_of_all(dylib).into_iter().collect();
+        self.files.define(tracker, FileUnits { unit: Box::new(whole), traits, others })
+    }
+
+    /// Adds the sources of a unit that was rejected, all of them.
+    fn add_sources(&self, tracker: &ResourceTracker, unit: u32) -> Result<(), JitError> {
+        if self.stage(unit) == Some(UnitStage::FromSource) {
+            return Ok(());
+        }
+        let numbers: Vec<usize> = self
+            .reader()
+            .sources()
+            .enumerate()
+            .filter(|(_, source)| source.unit == unit)
+            .map(|(number, _)| number)
+            .collect();
+        let sources: Option<Vec<ObjectBuffer>> =
+            numbers.iter().map(|number| self.sources[*number].clone()).collect();
+        let Some(sources) = sources.filter(|sources| !sources.is_empty()) else {
+            let event = self.event(unit);
+            let missing = event.map(|rejected| JitError::UnitRejected(Box::new(UnitRejected { rejected })));
+            return missing.map_or(Ok(()), Err);
+        };
+        self.set_stage(unit, UnitStage::FromSource);
+        sources.into_iter().try_for_each(|source| self.files.add_source(tracker, source))
+    }
+
+    fn check(&self, unit: u32) -> Result<(), Rejection> {
+        // The host's function runs without the lock.
+        let foreign = self.foreign.get_or_init(|| self.foreign_definitions());
+        let here = |name: &str| foreign.get(name).copied();
+        let checked = self.state.lock().validation.check(self.reader(), unit, &here);
+        if checked.is_err() {
+            self.tell();
+        }
+        checked
+    }
+
+    /// The host's keys of definitions whose code units contain, and that the package has not got.
+    fn foreign_definitions(&self) -> HashMap<Box<str>, UnitKey> {
+        let (Some(key_of), reader) = (&self.definitions, self.reader()) else { return HashMap::new() };
+        let names = reader.assumptions().map(|assumption| assumption.name);
+        let foreign = names.filter(|name| reader.lookup(name).is_none());
+        foreign.filter_map(|name| Some((name.into(), key_of(name)?))).collect()
+    }
+
+    fn reject(&self, unit: u32, reason: Rejection) {
+        self.state.lock().validation.reject(unit, reason);
+        self.tell();
+    }
+
+    fn stage(&self, unit: u32) -> Option<UnitStage> {
+        self.state.lock().stages.get(unit as usize).copied()
+    }
+
+    fn set_stage(&self, unit: u32, stage: UnitStage) {
+        if let Some(known) = self.state.lock().stages.get_mut(unit as usize) {
+            *known = stage;
+        }
+    }
+
+    fn event(&self, unit: u32) -> Option<ImageEvent> {
+        let state = self.state.lock();
+        let (_, reason) = state.validation.rejected().find(|(rejected, _)| *rejected == unit)?;
+        Some(self.event_of(unit, reason))
+    }
+
+    fn event_of(&self, unit: u32, reason: &Rejection) -> ImageEvent {
+        let name = self.reader().packed_unit(unit).map_or("", |unit| unit.name);
+        ImageEvent { image: self.reader().path().to_owned(), unit: name.into(), reason: reason.clone() }
+    }
+
+    /// Tells the host of each unit that was rejected, once.
+    fn tell(&self) {
+        let events: Vec<ImageEvent> = {
+            let PackageState { validation, stages } = &mut *self.state.lock();
+            let mut untold = Vec::new();
+            for (unit, reason) in validation.rejected() {
+                let stage = &mut stages[unit as usize];
+                if *stage == UnitStage::Unused {
+                    *stage = UnitStage::Told;
+                    untold.push(self.event_of(unit, reason));
+                }
+            }
+            untold
+        };
+        if let Some(on_reject) = &self.on_reject {
+            events.iter().for_each(|event| on_reject(event));
+        }
+    }
+}
+
+/// The sources that a package is loaded with.
+struct MatchedSources {
+    validation: Validation,
+    /// By the numbers of the package's sources.
+    known: Vec<Option<ObjectBuffer>>,
+    /// Those of no unit.
+    new: Vec<ObjectBuffer>,
+}
+
+fn match_sources(reader: &ImageReader, files: &Files, options: &ImageOptions) -> MatchedSources {
+    let mut validation = Validation::new(reader);
+    for (unit, packed) in (0..).zip(reader.packed()) {
+        if options.left_out.iter().any(|name| **name == *packed.name) {
+            validation.reject(unit, Rejection::LeftOut);
+        }
+    }
+    let sources = &options.sources;
+    let keyed: Vec<_> = sources.iter().map(|source| (&**source.name(), key_of(files, source))).collect();
+    let (mut known, mut new) = (vec![None; reader.sources().len()], Vec::new());
+    for (source, found) in sources.iter().zip(validation.match_sources(reader, &keyed)) {
+        match found {
+            SourceMatch::Same(number) | SourceMatch::Changed(number) => known[number] = Some(source.clone()),
+            SourceMatch::New => new.push(source.clone()),
+        }
+    }
+    MatchedSources { validation, known, new }
+}
+
+/// The reason for which an image of a unit is not used, if its sources may be instead.
+fn refusal(error: JitError) -> Result<Rejection, JitError> {
+    match error {
+        JitError::Define(DefineError::Duplicate { symbol, .. }) => {
+            Ok(Rejection::Taken { definition: symbol.as_str().into() })
+        }
+        JitError::Image(
+            error @ (ImageError::Damaged { .. } | ImageError::NotImage { .. } | ImageError::Length { .. }),
+        ) => Ok(Rejection::Damaged { error: error.to_string().into() }),
+        other => Err(other),
+    }
+}
+
+#[cfg(feature = "cache")]
+fn key_of(files: &Files, source: &ObjectBuffer) -> UnitKey {
+    files.key_of_source(source)
+}
+
+/// Without a hash for keys no source is known to be the same.
+#[cfg(not(feature = "cache"))]
+fn key_of(_: &Files, _: &ObjectBuffer) -> UnitKey {
+    [0xff; 32]
+}
+
+impl DefinitionGenerator for Package {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn generate(&self, request: GenerateRequest) {
+        let names = request.symbols().iter().map(|(name, _)| name.as_str());
+        let defined = self.define(request.dylib(), names);
+        request.finish(defined.map_err(shared_error));
+    }
+}
+
+impl fmt::Debug for Package {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Package").field("file", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,264 @@
+//! Packages: images of units, each of which is right or rejected alone.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use uruk::core::WithCauses;
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::{ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage, Scope, UnitState};
+
+use crate::support::{c, engine};
+
+const ROUND: &str = "define i64 @round(i64 %x) { %y = mul i64 %x, 10 ret i64 %y }";
+const OTHER_ROUND: &str = "define i64 @round(i64 %x) { %y = call i64 @times(i64 %x) ret i64 %y }
+    define i64 @times(i64 %x) { %y = mul i64 %x, 100 ret i64 %y }";
+const REPORT: &str = "declare i64 @round(i64) define i64 @report(i64 %x) { %y = call i64 @round(i64 %x) %z = add i64 %y, 1 ret i64 %z }";
+/// Both have the function, and the linker leaves it out of one.
+const FIRST: &str = "define linkonce_odr i64 @shared() noinline { ret i64 1 } define i64 @first() { %x = call i64 @shared() ret i64 %x }";
+const SECOND: &str = "define linkonce_odr i64 @shared() noinline { ret i64 1 } define i64 @second() { %x = call i64 @shared() ret i64 %x }";
+
+/// A package that goes with the test.
+struct PackageOnDisk(PathBuf);
+
+impl PackageOnDisk {
+    fn of(sources: &[(&str, &str)]) -> Self {
+        let builder = builder();
+        sources.iter().for_each(|(name, text)| builder.add_ir_text(name, text).expect("the names are free"));
+        Self::built(builder)
+    }
+
+    fn built(builder: ImageBuilder) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only the numbers must differ.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("uruk-package-{}-{number}.uim", std::process::id()));
+        let image = builder.build().unwrap_or_else(|error| panic!("{}", WithCauses(&error)));
+        image.write(&path).expect("the temporary directory is writable");
+        Self(path)
+    }
+
+    fn load(&self, scope: &Scope, options: ImageOptions) -> LoadedImage {
+        scope.load_image(&self.0, options).unwrap_or_else(|error| panic!("{}", WithCauses(&error)))
+    }
+}
+
+impl Drop for PackageOnDisk {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn builder() -> ImageBuilder {
+    ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine").package()
+}
+
+fn source(name: &str, text: &str) -> ObjectBuffer {
+    ObjectBuffer::new(name, text.as_bytes().to_vec())
+}
+
+fn with(sources: &[(&str, &str)]) -> ImageOptions {
+    sources.iter().fold(ImageOptions::new(), |options, (name, text)| options.source(source(name, text)))
+}
+
+/// The options, and what is told of units.
+fn telling(options: ImageOptions) -> (ImageOptions, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::<Mutex<Vec<String>>>::default();
+    let note = told.clone();
+    let observer = move |event: &ImageEvent| {
+        let text = event.to_string();
+        let (_, behind_path) = text.split_once(": ").expect("it begins with the file");
+        note.lock().expect("no panic").push(behind_path.to_owned());
+    };
+    (options.on_reject(observer), told)
+}
+
+fn call(scope: &Scope, name: &str, x: i64) -> i64 {
+    // SAFETY: the sources here define functions of this signature, or of fewer parameters.
+    let function = unsafe { scope.get::<extern "C" fn(i64) -> i64>(name) };
+    function.unwrap_or_else(|error| panic!("{name}: {}", WithCauses(&error)))(x)
+}
+
+/// The state of each unit: unused, used, or rejected.
+fn states(image: &LoadedImage) -> String {
+    let letter = |(_, state): (_, UnitState)| match state {
+        UnitState::Unused => 'u',
+        UnitState::Used => 'U',
+        _ => 'R',
+    };
+    image.units().into_iter().map(letter).collect()
+}
+
+#[test]
+fn a_unit_is_looked_at_when_it_is_first_used_and_nothing_is_compiled() {
+    let sources = [("round.ll", ROUND), ("report.ll", REPORT), ("first.ll", FIRST)];
+    let package = PackageOnDisk::of(&sources);
+    let jit = engine(2);
+    // The tree has moved.
+    let moved = [("/elsewhere/round.ll", ROUND), ("r.ll", REPORT), ("first.ll", FIRST)];
+    let image = package.load(&jit, with(&moved));
+    assert_eq!(states(&image), "uuu");
+    assert_eq!(call(&jit, "round", 4), 40);
+    assert_eq!(states(&image), "Uuu");
+    assert_eq!(call(&jit, "report", 4), 41);
+    assert_eq!(states(&image), "UUu");
+    let bare = engine(1);
+    assert_eq!((package.load(&bare, ImageOptions::new()), call(&bare, "report", 1)).1, 11, "without sources");
+}
+
+#[test]
+fn a_unit_with_another_source_is_compiled_and_the_others_are_not() {
+    let package = PackageOnDisk::of(&[("round.ll", ROUND), ("report.ll", REPORT)]);
+    let jit = engine(1);
+    let (options, told) = telling(with(&[("a/round.ll", OTHER_ROUND), ("report.ll", REPORT)]));
+    let image = package.load(&jit, options);
+    assert_eq!(call(&jit, "report", 4), 401);
+    assert_eq!(call(&jit, "times", 4), 400, "a name that the image knows nothing of");
+    assert_eq!(states(&image), "RU");
+    let told = told.lock().expect("no panic");
+    assert_eq!(told.len(), 1, "{told:?}");
+    let sentence = "round.ll is not used: it was compiled from another source or with other options (image ";
+    assert!(told[0].starts_with(sentence), "{told:?}");
+}
+
+#[test]
+fn options_that_change_code_reject_what_was_compiled_with_others() {
+    let package = PackageOnDisk::of(&[("round.ll", ROUND)]);
+    let quick = Jit::builder().threads(1).optimization(uruk::pipeline::ir::OptimizationLevel::O0);
+    let image =
+        package.load(&quick.build().expect("an engine for this machine"), with(&[("round.ll", ROUND)]));
+    assert_eq!(states(&image), "R");
+}
+
+#[test]
+fn units_that_contain_code_of_a_rejected_one_are_rejected_with_it() {
+    let package = PackageOnDisk::of(&[("first.ll", FIRST), ("second.ll", SECOND), ("round.ll", ROUND)]);
+    let changed = FIRST.replace("ret i64 1", "ret i64 2").replace("@shared", "@mine");
+    let sources = [("first.ll", &*changed), ("second.ll", SECOND), ("round.ll", ROUND)];
+    let jit = engine(1);
+    let (options, told) = telling(with(&sources));
+    let image = package.load(&jit, options);
+    assert_eq!((call(&jit, "second", 0), call(&jit, "first", 0), call(&jit, "round", 1)), (1, 2, 10));
+    assert_eq!(states(&image), "RRU", "`shared` was in the first one");
+    let told = told.lock().expect("no panic");
+    assert!(told.len() == 2 && told[1].contains("contains code of `shared`"), "{told:?}");
+}
+
+#[test]
+fn a_unit_that_is_rejected_and_has_no_source_fails_for_that_reason() {
+    let package = PackageOnDisk::of(&[("first.ll", FIRST), ("second.ll", SECOND)]);
+    let jit = engine(1);
+    package.load(&jit, with(&[("first.ll", &FIRST.replace("ret i64 1", "ret i64 3"))]));
+    let text = WithCauses(&jit.lookup("second").expect_err("half of it would be wrong")).to_string();
+    assert!(
+        text.contains("contains code of `shared`") && text.contains("load the image with its source"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_host_leaves_a_unit_out_and_says_what_its_definitions_are() {
+    let builder = builder();
+    builder.add_ir_text("report.ll", &REPORT.replace("@round", "@host")).expect("new");
+    builder.add_ir_text("round.ll", ROUND).expect("new");
+    builder.define("host", host as extern "C" fn(i64) -> i64).expect("new");
+    builder.assume("report.ll", "host", [7; 32]);
+    let package = PackageOnDisk::built(builder);
+    extern "C" fn host(x: i64) -> i64 {
+        -x
+    }
+    let load = |options: ImageOptions| {
+        let jit = engine(1);
+        jit.define("host", host as extern "C" fn(i64) -> i64).expect("new");
+        let options = options
+            .source(source("report.ll", &REPORT.replace("@round", "@host")))
+            .source(source("round.ll", ROUND));
+        let image = package.load(&jit, options);
+        assert_eq!((call(&jit, "report", 2), call(&jit, "round", 2)), (-1, 20));
+        states(&image)
+    };
+    assert_eq!(load(ImageOptions::new().definitions(|name| (name == "host").then_some([7; 32]))), "UU");
+    assert_eq!(load(ImageOptions::new().definitions(|_| Some([8; 32]))), "RU");
+    assert_eq!(load(ImageOptions::new().validate_all()), "RU", "nothing says what it is");
+    assert_eq!(load(ImageOptions::new().definitions(|_| Some([7; 32])).without("round.ll")), "UR");
+}
+
+#[test]
+fn a_definition_that_the_session_has_already_rejects_the_unit() {
+    let package = PackageOnDisk::of(&[("first.ll", FIRST), ("round.ll", ROUND)]);
+    let jit = engine(1);
+    jit.add_ir_text("own.ll", "define linkonce_odr i64 @shared() noinline { ret i64 1 }").expect("new");
+    jit.lookup("shared").expect("it is there");
+    let (options, told) = telling(with(&[("first.ll", FIRST), ("round.ll", ROUND)]));
+    let image = package.load(&jit, options);
+    assert_eq!((call(&jit, "first", 0), call(&jit, "round", 1)), (1, 10));
+    assert_eq!(states(&image), "RU");
+    assert_eq!(*told.lock().expect("no panic"), ["first.ll is not used: `shared` is defined already"]);
+}
+
+#[test]
+fn units_are_removed_and_loaded_again_with_data_of_their_own_and_run_what_begins() {
+    let builder = builder();
+    let counts = "int count; __attribute__((constructor)) static void begin(void) { count = 5; } long next(long x) { return ++count + x; }";
+    builder.add_object(c("counts.o", counts)).expect("new");
+    builder
+        .add_object(c(
+            "uses.o",
+            "extern int count; long next(long); long twice(long x) { next(x); return next(x); }",
+        ))
+        .expect("new");
+    let package = PackageOnDisk::built(builder);
+    let engines = [engine(1), engine(2)];
+    for round in 0..2 {
+        let trackers = engines.each_ref().map(|jit| {
+            let tracker = jit.create_tracker();
+            package.load(&jit.in_tracker(&tracker), ImageOptions::new());
+            // SAFETY: it stores a number.
+            unsafe { jit.initialize() }.expect("it is linked");
+            assert_eq!(call(jit, "twice", 0), 7, "round {round}");
+            tracker
+        });
+        assert_eq!(engines.each_ref().map(|jit| call(jit, "next", 0)), [8, 8]);
+        for (jit, tracker) in engines.iter().zip(trackers) {
+            tracker.remove().expect("nothing objects");
+            assert!(jit.lookup("twice").is_err() && jit.lookup("count").is_err());
+        }
+    }
+}
+
+#[test]
+fn a_function_that_units_call_is_redefined() {
+    let builder = builder();
+    builder.add_ir_text("report.ll", REPORT).expect("new");
+    builder.add_ir_text("round.ll", &ROUND.replace("@round", "@round.1")).expect("new");
+    builder.define("round", stand_in as extern "C" fn(i64) -> i64).expect("new");
+    extern "C" fn stand_in(x: i64) -> i64 {
+        x
+    }
+    let package = PackageOnDisk::built(builder);
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("new");
+    let first = bodies.create_tracker();
+    let image = package.load(&bodies.in_tracker(&first), ImageOptions::new());
+    jit.add_lazy(&bodies, [("round", "round.1")]).expect("new");
+    assert_eq!((call(&bodies, "report", 3), states(&image)), (31, "UU".to_owned()));
+    bodies.add_ir_text("2.ll", &ROUND.replace("@round", "@round.2").replace("10", "1000")).expect("new");
+    jit.redefine(&bodies, [("round", "round.2")]).expect("it is lazy");
+    assert_eq!(call(&bodies, "report", 3), 3001);
+}
+
+#[test]
+fn options_that_do_not_fit_an_image_are_refused_in_a_sentence() {
+    let whole = {
+        let builder = ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");
+        builder.add_ir_text("round.ll", ROUND).expect("new");
+        PackageOnDisk::built(builder)
+    };
+    let jit = engine(1);
+    let error = jit.load_image(&whole.0, with(&[("round.ll", ROUND)])).expect_err("it has no units");
+    assert!(error.to_string().contains("it is one whole"), "{error}");
+    jit.add_ir_text("own.ll", ROUND).expect("new");
+    let error = jit.load_image(&whole.0, ImageOptions::new().system()).expect_err("it is not the first");
+    assert!(matches!(error, JitError::ImageNotFirst { .. }), "{error}");
+    assert!(error.to_string().contains("`round` is defined in `main` already"), "{error}");
+}
