@@ -10,11 +10,13 @@ use std::ops::Index;
 use rustc_hash::FxHashMap;
 
 use crate::SymbolName;
+use crate::sync::Arc;
 
 /// A map from symbol names to what is known of each.
 ///
 /// # Cost
-/// An empty map and one of a single name are values without an allocation. Larger ones are hash tables.
+/// An empty map and one of a single name are values without an allocation. Larger ones are hash tables, which clones share until one of
+/// them is changed.
 ///
 /// ```
 /// # use uruk_core::{SymbolFlags, SymbolFlagsMap, SymbolStringPool};
@@ -31,8 +33,8 @@ pub struct NameMap<V>(Form<V>);
 enum Form<V> {
     Empty,
     One(SymbolName, V),
-    /// Behind a pointer: maps of one name are everywhere, and moved often.
-    Many(Box<FxHashMap<SymbolName, V>>),
+    /// Behind a pointer: maps of one name are everywhere, and moved often. A unit hands its symbols to many, who only read them.
+    Many(Arc<FxHashMap<SymbolName, V>>),
 }
 
 impl<V> NameMap<V> {
@@ -64,61 +66,9 @@ impl<V> NameMap<V> {
         }
     }
 
-    /// The value of `name`, to be changed.
-    pub fn get_mut(&mut self, name: &SymbolName) -> Option<&mut V> {
-        match &mut self.0 {
-            Form::One(held, value) if held == name => Some(value),
-            Form::Empty | Form::One(..) => None,
-            Form::Many(many) => many.get_mut(name),
-        }
-    }
-
     /// Whether it holds `name`.
     pub fn contains_key(&self, name: &SymbolName) -> bool {
         self.get(name).is_some()
-    }
-
-    /// Adds a name, or replaces what was known of it and gives that back.
-    pub fn insert(&mut self, name: SymbolName, value: V) -> Option<V> {
-        match &mut self.0 {
-            Form::Empty => {
-                self.0 = Form::One(name, value);
-                None
-            }
-            Form::One(held, known) if *held == name => Some(std::mem::replace(known, value)),
-            Form::One(..) => self.table(2).insert(name, value),
-            Form::Many(many) => many.insert(name, value),
-        }
-    }
-
-    /// Takes a name out and gives what was known of it.
-    pub fn remove(&mut self, name: &SymbolName) -> Option<V> {
-        self.remove_entry(name).map(|(_, value)| value)
-    }
-
-    /// Takes a name out and gives it back, with what was known of it.
-    pub fn remove_entry(&mut self, name: &SymbolName) -> Option<(SymbolName, V)> {
-        match &mut self.0 {
-            Form::Many(many) => many.remove_entry(name),
-            Form::One(held, _) if held == name => match std::mem::replace(&mut self.0, Form::Empty) {
-                Form::One(held, value) => Some((held, value)),
-                Form::Empty | Form::Many(_) => None,
-            },
-            Form::Empty | Form::One(..) => None,
-        }
-    }
-
-    /// Keeps the names of which `keeps` says so.
-    pub fn retain(&mut self, mut keeps: impl FnMut(&SymbolName, &mut V) -> bool) {
-        match &mut self.0 {
-            Form::Many(many) => many.retain(keeps),
-            Form::One(name, value) => {
-                if !keeps(name, value) {
-                    self.0 = Form::Empty;
-                }
-            }
-            Form::Empty => {}
-        }
     }
 
     /// The names and what is known of each, in no particular order.
@@ -139,6 +89,60 @@ impl<V> NameMap<V> {
     pub fn values(&self) -> impl ExactSizeIterator<Item = &V> + Clone {
         self.iter().map(|(_, value)| value)
     }
+}
+
+impl<V: Clone> NameMap<V> {
+    /// The value of `name`, to be changed.
+    pub fn get_mut(&mut self, name: &SymbolName) -> Option<&mut V> {
+        match &mut self.0 {
+            Form::One(held, value) if held == name => Some(value),
+            Form::Empty | Form::One(..) => None,
+            Form::Many(many) => Arc::make_mut(many).get_mut(name),
+        }
+    }
+
+    /// Adds a name, or replaces what was known of it and gives that back.
+    pub fn insert(&mut self, name: SymbolName, value: V) -> Option<V> {
+        match &mut self.0 {
+            Form::Empty => {
+                self.0 = Form::One(name, value);
+                None
+            }
+            Form::One(held, known) if *held == name => Some(std::mem::replace(known, value)),
+            Form::One(..) => self.table(2).insert(name, value),
+            Form::Many(many) => Arc::make_mut(many).insert(name, value),
+        }
+    }
+
+    /// Takes a name out and gives what was known of it.
+    pub fn remove(&mut self, name: &SymbolName) -> Option<V> {
+        self.remove_entry(name).map(|(_, value)| value)
+    }
+
+    /// Takes a name out and gives it back, with what was known of it.
+    pub fn remove_entry(&mut self, name: &SymbolName) -> Option<(SymbolName, V)> {
+        match &mut self.0 {
+            Form::Many(many) => Arc::make_mut(many).remove_entry(name),
+            Form::One(held, _) if held == name => match std::mem::replace(&mut self.0, Form::Empty) {
+                Form::One(held, value) => Some((held, value)),
+                Form::Empty | Form::Many(_) => None,
+            },
+            Form::Empty | Form::One(..) => None,
+        }
+    }
+
+    /// Keeps the names of which `keeps` says so.
+    pub fn retain(&mut self, mut keeps: impl FnMut(&SymbolName, &mut V) -> bool) {
+        match &mut self.0 {
+            Form::Many(many) => Arc::make_mut(many).retain(keeps),
+            Form::One(name, value) => {
+                if !keeps(name, value) {
+                    self.0 = Form::Empty;
+                }
+            }
+            Form::Empty => {}
+        }
+    }
 
     /// The names alone, in no particular order.
     pub fn into_keys(self) -> impl ExactSizeIterator<Item = SymbolName> {
@@ -148,14 +152,14 @@ impl<V> NameMap<V> {
     /// The hash table with room for `further` names. Makes it of what the map holds, if it has been none.
     fn table(&mut self, further: usize) -> &mut FxHashMap<SymbolName, V> {
         if !matches!(self.0, Form::Many(_)) {
-            let mut many = Box::new(FxHashMap::with_capacity_and_hasher(further, Default::default()));
+            let mut many = FxHashMap::with_capacity_and_hasher(further, Default::default());
             if let Form::One(name, value) = std::mem::replace(&mut self.0, Form::Empty) {
                 many.insert(name, value);
             }
-            self.0 = Form::Many(many);
+            self.0 = Form::Many(Arc::new(many));
         }
         match &mut self.0 {
-            Form::Many(many) => many,
+            Form::Many(many) => Arc::make_mut(many),
             Form::Empty | Form::One(..) => unreachable!("it has just become one"),
         }
     }
@@ -239,7 +243,7 @@ impl<'a, V> IntoIterator for &'a NameMap<V> {
     }
 }
 
-impl<V> IntoIterator for NameMap<V> {
+impl<V: Clone> IntoIterator for NameMap<V> {
     type Item = (SymbolName, V);
     type IntoIter = IntoIter<V>;
 
@@ -247,12 +251,12 @@ impl<V> IntoIterator for NameMap<V> {
         IntoIter(match self.0 {
             Form::Empty => Either::Few(None.into_iter()),
             Form::One(name, value) => Either::Few(Some((name, value)).into_iter()),
-            Form::Many(many) => Either::Many(many.into_iter()),
+            Form::Many(many) => Either::Many(Arc::unwrap_or_clone(many).into_iter()),
         })
     }
 }
 
-impl<V> Extend<(SymbolName, V)> for NameMap<V> {
+impl<V: Clone> Extend<(SymbolName, V)> for NameMap<V> {
     fn extend<T: IntoIterator<Item = (SymbolName, V)>>(&mut self, symbols: T) {
         let symbols = symbols.into_iter();
         let expected = symbols.size_hint().0;
@@ -264,7 +268,7 @@ impl<V> Extend<(SymbolName, V)> for NameMap<V> {
     }
 }
 
-impl<V> FromIterator<(SymbolName, V)> for NameMap<V> {
+impl<V: Clone> FromIterator<(SymbolName, V)> for NameMap<V> {
     fn from_iter<T: IntoIterator<Item = (SymbolName, V)>>(symbols: T) -> Self {
         let mut map = Self::new();
         map.extend(symbols);
@@ -272,7 +276,7 @@ impl<V> FromIterator<(SymbolName, V)> for NameMap<V> {
     }
 }
 
-impl<V, const N: usize> From<[(SymbolName, V); N]> for NameMap<V> {
+impl<V: Clone, const N: usize> From<[(SymbolName, V); N]> for NameMap<V> {
     fn from(symbols: [(SymbolName, V); N]) -> Self {
         symbols.into_iter().collect()
     }

@@ -48,10 +48,16 @@ impl<P: Payload> SessionState<P> {
             self.emit_ungrouped(claim, effects);
             return Ok(());
         }
-        check_names(unit, covered, groups)?;
+        // The usual group is the whole unit: no name is to be looked for.
+        let is_whole = matches!(groups, [group] if covered.keys().eq(&group.symbols));
+        if !is_whole {
+            check_names(unit, covered, groups)?;
+        }
         let mut checked: SmallVec<[Checked; 1]> = SmallVec::with_capacity(groups.len());
         for group in groups {
-            checked.push(self.check_group(claim, unit, group)?);
+            let rows =
+                if is_whole { self.definitions.rows_of_claim(claim) } else { self.rows_of(claim, group) };
+            checked.push(self.check_group(rows, unit, group)?);
         }
         self.noted.with(Kind::Emitted, claim, || covered.len() as u64, Some(unit));
         self.observe(effects, || EventKind::Emitted { unit: unit.clone() });
@@ -68,15 +74,17 @@ impl<P: Payload> SessionState<P> {
         Ok(())
     }
 
+    fn rows_of(&self, claim: ClaimId, group: &DependenceGroup) -> Rows {
+        group.symbols.iter().filter_map(|name| self.definitions.row_of_claim(claim, name)).collect()
+    }
+
     /// The group's rows and unready dependencies, unless one of these makes the emission impossible.
     fn check_group(
         &mut self,
-        claim: ClaimId,
+        rows: Rows,
         unit: &SymbolName,
         group: &DependenceGroup,
     ) -> Result<Checked, EmitError> {
-        let rows =
-            group.symbols.iter().filter_map(|name| self.definitions.row_of_claim(claim, name)).collect();
         let mut dependencies = SmallVec::with_capacity(group.dependencies.len());
         for &Dependency { row: dependency, .. } in &group.dependencies {
             let Some(row) =
