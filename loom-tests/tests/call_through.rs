@@ -33,6 +33,9 @@
 )]
 #[path = "../../pipeline/src/linking/code.rs"]
 mod code;
+#[expect(dead_code, reason = "the pipeline needs more of it than the model")]
+#[path = "../../pipeline/src/code_ranges.rs"]
+mod code_ranges;
 
 use code::{Code, CodeMap, CodeRemoval, HeldCode, StubTargets, Stubs};
 use loom_tests::stage::model_within;

@@ -26,6 +26,9 @@
 #![cfg(uruk_loom)]
 
 #[expect(dead_code, reason = "the pipeline needs more of it than the model")]
+#[path = "../../pipeline/src/code_ranges.rs"]
+mod code_ranges;
+#[expect(dead_code, reason = "the pipeline needs more of it than the model")]
 #[path = "../../pipeline/src/runtime/endings/owners.rs"]
 mod owners;
 #[expect(dead_code, reason = "the pipeline needs more of it than the model")]
@@ -51,7 +54,7 @@ pub(crate) struct Home;
 
 pub(crate) struct CodeExtent {
     home: Home,
-    ranges: Box<[Range<u64>]>,
+    ranges: Arc<[Range<u64>]>,
 }
 
 /// Which function is called.

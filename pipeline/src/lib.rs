@@ -3,6 +3,7 @@
 pub mod arch;
 #[cfg(feature = "cache")]
 pub mod cache;
+mod code_ranges;
 pub mod debug;
 #[doc(hidden)]
 pub mod executor;

@@ -16,7 +16,7 @@ pub struct NamedCode {
     /// Its instructions.
     pub code: Range<u64>,
     /// Its segments, the code among them.
-    pub ranges: Box<[Range<u64>]>,
+    pub ranges: Arc<[Range<u64>]>,
     /// Its `.eh_frame_hdr`, if it has one.
     pub eh_frame_hdr: Option<u64>,
     /// Whether it consists of stubs of ours, which have the names of the functions that they lead on to.
@@ -104,6 +104,12 @@ impl SymbolTable {
         Self { elsewhere: Some(source), ..Self::default() }
     }
 
+    /// A table without symbols, with room for some whose names have so many bytes together.
+    pub fn with_room(symbols: usize, name_bytes: usize) -> Self {
+        let (text, symbols) = (String::with_capacity(name_bytes), Vec::with_capacity(symbols));
+        Self { text, symbols, ..Self::default() }
+    }
+
     /// Adds a symbol. One whose name has no room is left out.
     ///
     /// The name is that of the source: the engine calls the code behind the stub of `f` *body of f in FILE*.
@@ -132,12 +138,6 @@ impl SymbolTable {
         let (start, len) = (symbol.name.0 as usize, symbol.name.1 as usize);
         self.text.get(start..start + len).unwrap_or_default()
     }
-
-    /// Gives back room for more.
-    pub fn shrink(&mut self) {
-        self.text.shrink_to_fit();
-        self.symbols.shrink_to_fit();
-    }
 }
 
 impl DebugFile {
@@ -161,6 +161,9 @@ impl fmt::Debug for DebugFile {
 
 /// The function or variable that a name of the engine's stands for. Names of objects have no spaces.
 fn name_in_source(name: &str) -> &str {
+    if !name.contains(' ') {
+        return name;
+    }
     let (name, _) = name.split_once(" in ").unwrap_or((name, ""));
     name.rsplit(' ').next().unwrap_or(name)
 }

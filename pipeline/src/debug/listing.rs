@@ -34,7 +34,7 @@ pub struct FunctionCode {
 pub fn code_of_unit(unit: &str, bytes_max: usize) -> Vec<FunctionCode> {
     let mut left = bytes_max;
     let mut functions: Vec<(FunctionCode, Arc<NamedCode>)> = Vec::new();
-    let table = TABLE.lock();
+    let mut table = TABLE.lock();
     for code in table.all() {
         let is_code = |index: u32| code.units.get(index as usize).is_some_and(|name| is_of_unit(name, unit));
         if code.is_stubs || !code.units.iter().any(|name| is_of_unit(name, unit)) {

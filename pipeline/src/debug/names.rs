@@ -1,6 +1,5 @@
 //! The table of the process: which code is at an address, and its name.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use uruk_core::ExecutorAddr;
@@ -9,6 +8,7 @@ use uruk_core::sync::Arc;
 use super::code::NamedCode;
 use super::lines::{self, SourcePlace};
 use super::watchers;
+use crate::code_ranges::CodeRanges;
 use crate::memory::StaticForkLock;
 
 /// The table. Forks hold it from the first publication on (`runtime/in_process.rs`).
@@ -16,8 +16,7 @@ pub(crate) static TABLE: StaticForkLock<NamedRanges> = StaticForkLock::new(Named
 
 /// Named code by its addresses.
 pub(crate) struct NamedRanges {
-    /// By first address: one past the last, and the code.
-    by_start: BTreeMap<u64, (u64, Arc<NamedCode>)>,
+    by_address: CodeRanges<Arc<NamedCode>>,
     pub(super) tells_gdb: bool,
     pub(super) tells_perf: bool,
     /// Code that gdb is to know and does not yet.
@@ -49,10 +48,7 @@ pub struct NameRegistration(Arc<NamedCode>);
 /// Puts the names of code into the table.
 ///
 /// # Concurrency
-/// Callable from any thread. One lock, for a few steps in a tree.
-///
-/// # Cost
-/// A step in a tree for each segment.
+/// Callable from any thread. One lock, for a step in a table.
 pub fn register(code: NamedCode) -> NameRegistration {
     let code = Arc::new(code);
     let mut table = TABLE.lock();
@@ -89,7 +85,7 @@ pub fn symbol_at(address: ExecutorAddr) -> Option<SymbolAt> {
 /// is locked at that moment; `Some(false)` if the address has no name.
 pub(crate) fn try_symbol_at(address: u64, told: &mut dyn FnMut(&str, u64, &str)) -> Option<bool> {
     let table = TABLE.try_lock()?;
-    let Some(code) = table.find(address) else { return Some(false) };
+    let Some(code) = table.by_address.look_at(address) else { return Some(false) };
     let Some(symbol) = code.symbol_at(address) else { return Some(false) };
     told(code.symbols.name(&symbol), address - symbol.start, code.unit_of(&symbol));
     Some(true)
@@ -97,38 +93,31 @@ pub(crate) fn try_symbol_at(address: u64, told: &mut dyn FnMut(&str, u64, &str))
 
 impl NamedRanges {
     const fn new() -> Self {
-        Self { by_start: BTreeMap::new(), tells_gdb: false, tells_perf: false, pending: Vec::new() }
+        Self { by_address: CodeRanges::new(), tells_gdb: false, tells_perf: false, pending: Vec::new() }
     }
 
     fn add(&mut self, code: &Arc<NamedCode>) {
-        for range in code.ranges.iter().filter(|range| !range.is_empty()) {
-            self.by_start.insert(range.start, (range.end, code.clone()));
-        }
+        self.by_address.add(&code.ranges, code.clone());
         if self.tells_gdb {
             self.pending.push(code.clone());
         }
     }
 
     fn remove(&mut self, code: &Arc<NamedCode>) {
-        for range in &code.ranges {
-            if self.by_start.get(&range.start).is_some_and(|(_, known)| Arc::ptr_eq(known, code)) {
-                self.by_start.remove(&range.start);
-            }
-        }
+        self.by_address.remove(&code.ranges, |known| Arc::ptr_eq(known, code));
         self.pending.retain(|pending| !Arc::ptr_eq(pending, code));
     }
 
     /// All code, each piece once.
-    pub(super) fn all(&self) -> Vec<Arc<NamedCode>> {
-        let first = |&(start, (_, code)): &(&u64, &(u64, Arc<NamedCode>))| {
-            code.ranges.iter().find(|range| !range.is_empty()).is_some_and(|range| range.start == *start)
+    pub(super) fn all(&mut self) -> Vec<Arc<NamedCode>> {
+        let first = |&(start, code): &(u64, &Arc<NamedCode>)| {
+            code.ranges.iter().find(|range| !range.is_empty()).is_some_and(|range| range.start == start)
         };
-        self.by_start.iter().filter(first).map(|(_, (_, code))| code.clone()).collect()
+        self.by_address.iter().filter(first).map(|(_, code)| code.clone()).collect()
     }
 
-    pub(super) fn find(&self, address: u64) -> Option<&Arc<NamedCode>> {
-        let (_, (end, code)) = self.by_start.range(..=address).next_back()?;
-        (address < *end).then_some(code)
+    pub(super) fn find(&mut self, address: u64) -> Option<&Arc<NamedCode>> {
+        self.by_address.at(address)
     }
 }
 

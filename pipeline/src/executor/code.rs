@@ -43,5 +43,5 @@ pub struct CodeExtent {
     /// The dylib it is part of.
     pub home: Home,
     /// Where it lies, its data included.
-    pub ranges: Box<[Range<u64>]>,
+    pub ranges: Arc<[Range<u64>]>,
 }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
 
 use super::got_plt;
 use super::graph::{BlockId, Edge, LinkGraph, Location, ObjectId, SymbolId};
@@ -86,7 +87,7 @@ impl Placed {
     }
 
     /// The addresses of the segments that there are.
-    pub(super) fn ranges(&self) -> Box<[Range<u64>]> {
+    pub(super) fn ranges(&self) -> Arc<[Range<u64>]> {
         let segments = Segment::ALL.iter().filter(|&&segment| self.indices[segment as usize].is_some());
         let range = |&segment: &Segment| {
             let extent = self.layout.extents[segment as usize];

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
 
 use super::graph::ObjectId;
 use super::low::IsWantedLow;
@@ -71,7 +72,7 @@ pub struct Linked {
     /// The names of its objects, for messages.
     pub name: Box<str>,
     /// The addresses of its segments.
-    pub ranges: Box<[Range<u64>]>,
+    pub ranges: Arc<[Range<u64>]>,
     /// The steps of the place before the code can run, as far as the graph says so.
     pub actions: Actions,
     /// The functions of each object that run before and after the program, in the order the objects were merged in.

@@ -20,16 +20,17 @@
 //! found at one address.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
 use uruk_core::sync::{Arc, Mutex, Weak, weakened};
 use uruk_core::{ExecutorAddr, RemovalNumber};
 use uruk_recorder::{Entry, Kind};
 
 use super::share::LinkedCode;
+use crate::code_ranges::{CodeRanges, give_back};
 use crate::executor::CodeNumber;
 use crate::guard::GuardDomain;
 use crate::runtime::call_through::KeepsCode;
@@ -42,7 +43,7 @@ pub type KeepAlive = Arc<dyn Any + Send + Sync>;
 pub(super) struct Code {
     /// The number under which `endings` knows it.
     number: Option<CodeNumber>,
-    ranges: Box<[Range<u64>]>,
+    ranges: Arc<[Range<u64>]>,
     /// Addresses outside of it that it refers to, in memory of ours or not.
     refers_to: Box<[ExecutorAddr]>,
     known: Arc<CodeMap>,
@@ -62,12 +63,14 @@ pub(super) struct CodeMap {
     pub(super) guards: GuardDomain,
 }
 
-#[derive(Default)]
 struct KnownCode {
-    /// By the start of each range: its end, and the code.
-    ranges: BTreeMap<u64, (u64, Weak<Code>)>,
+    ranges: CodeRanges<Weak<Code>>,
     /// The length of all ranges.
     bytes: u64,
+    /// How often anything came or went.
+    changes: u64,
+    /// By address: the code there, and all that it refers to, as it was found since the last change. Not where there are stubs.
+    held_at: FxHashMap<u64, Box<[Weak<Code>]>>,
 }
 
 /// Code that stays mapped while this is held, and all that it refers to, directly or through other code.
@@ -78,9 +81,11 @@ pub struct HeldCode(Arc<Holder>);
 
 /// The code that one holder keeps.
 struct Holder {
-    known: Arc<CodeMap>,
-    code: Mutex<Vec<Arc<Code>>>,
+    code: Mutex<Pieces>,
 }
+
+/// Pieces of code, mostly few.
+type Pieces = SmallVec<[Arc<Code>; 6]>;
 
 /// Data of stubs besides their code.
 pub(crate) struct Stubs {
@@ -118,7 +123,7 @@ impl Code {
     /// Makes code known at its addresses.
     pub(super) fn new(
         mapped: LinkedCode,
-        ranges: Box<[Range<u64>]>,
+        ranges: Arc<[Range<u64>]>,
         refers_to: Box<[ExecutorAddr]>,
         stubs: Option<Stubs>,
         known: &Arc<CodeMap>,
@@ -127,10 +132,9 @@ impl Code {
         let (mapped, after) = (Mutex::new(Some(mapped)), Mutex::default());
         let code = Arc::new(Self { number, ranges, refers_to, known: known.clone(), stubs, mapped, after });
         let mut map = known.by_address.lock();
-        for range in &code.ranges {
-            map.ranges.insert(range.start, (range.end, Arc::downgrade(&code)));
-            map.bytes += range.end - range.start;
-        }
+        map.change();
+        map.ranges.add(&code.ranges, Arc::downgrade(&code));
+        map.bytes += code.range_bytes();
         known.note(&map);
         drop(map);
         code
@@ -166,14 +170,16 @@ impl Code {
         self.mapped.lock().as_ref().map_or(0, |mapped| mapped.bytes)
     }
 
+    fn range_bytes(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
     /// Forgets where the code is before its memory goes: code that is linked next may lie there.
     fn unmap(&self) {
         let mut map = self.known.by_address.lock();
-        for range in &self.ranges {
-            if map.ranges.get(&range.start).is_some_and(|(_, code)| std::ptr::eq(code.as_ptr(), self)) {
-                map.ranges.remove(&range.start);
-                map.bytes -= range.end - range.start;
-            }
+        map.change();
+        if map.ranges.remove(&self.ranges, |code| std::ptr::eq(code.as_ptr(), self)) {
+            map.bytes -= self.range_bytes();
         }
         self.known.note(&map);
         drop(map);
@@ -207,32 +213,40 @@ impl CodeMap {
     /// The code at an address, and all that it refers to; `None` if the address is not in linked code.
     ///
     /// # Cost
-    /// Linear in the held code: a step for each piece of code, and for each of its references.
-    pub(super) fn hold(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
+    /// Linear in the held code: a step for each piece of code; and for each of its references, the first time since code came or went.
+    pub(super) fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
         self.hold_all(address, None)
     }
 
     /// The same, without the code behind stubs that lead on by `stubs`. A holder of those stubs holds that code already, and there may be
     /// very much of it.
-    pub(super) fn hold_before(
-        self: &Arc<Self>,
-        address: ExecutorAddr,
-        stubs: &StubTargets,
-    ) -> Option<HeldCode> {
+    pub(super) fn hold_before(&self, address: ExecutorAddr, stubs: &StubTargets) -> Option<HeldCode> {
         self.hold_all(address, Some(stubs))
     }
 
-    fn hold_all(self: &Arc<Self>, address: ExecutorAddr, before: Option<&StubTargets>) -> Option<HeldCode> {
-        let holder = Arc::new(Holder { known: self.clone(), code: Mutex::default() });
-        holder.add_before(&[address], before);
-        let is_empty = holder.code.lock().is_empty();
-        (!is_empty).then_some(HeldCode(holder))
+    fn hold_all(&self, address: ExecutorAddr, before: Option<&StubTargets>) -> Option<HeldCode> {
+        let mut map = self.by_address.lock();
+        if let Some(known) = map.held_at.get(&address.value()) {
+            let mut code: Pieces = smallvec![known.first()?.upgrade()?];
+            code.extend(known[1..].iter().filter_map(Weak::upgrade));
+            drop(map);
+            return Some(HeldCode::new(code));
+        }
+        let (code, changes) = (map.ranges.at(address.value())?.upgrade()?, map.changes);
+        drop(map);
+        let held = HeldCode::new(smallvec![code]);
+        let mut code = held.0.code.lock();
+        held.0.follow(&mut code, 0, before);
+        if code.iter().all(|code| code.stubs.is_none()) {
+            self.by_address.lock().note_held(address, changes, &code);
+        }
+        drop(code);
+        Some(held)
     }
 
     /// The code at an address, without the code that it refers to.
-    pub(super) fn hold_alone(self: &Arc<Self>, address: ExecutorAddr) -> Option<HeldCode> {
-        let code = self.find_one(address)?;
-        Some(HeldCode(Arc::new(Holder { known: self.clone(), code: Mutex::new(vec![code]) })))
+    pub(super) fn hold_alone(&self, address: ExecutorAddr) -> Option<HeldCode> {
+        self.find_one(address).map(|code| HeldCode::new(smallvec![code]))
     }
 
     /// The addresses that the code at `address` refers to.
@@ -247,25 +261,42 @@ impl CodeMap {
     }
 
     fn find_one(&self, address: ExecutorAddr) -> Option<Arc<Code>> {
-        let mut found = Vec::new();
-        self.find(&[address], &mut found, &mut Seen::default());
-        found.pop()
+        self.by_address.lock().ranges.at(address.value())?.upgrade()
     }
 
     /// Adds the code at `addresses` to `found`, which is what has been `seen`.
-    fn find(&self, addresses: &[ExecutorAddr], found: &mut Vec<Arc<Code>>, seen: &mut Seen) {
+    fn find(&self, addresses: &[ExecutorAddr], found: &mut Pieces, seen: &mut Seen) {
         if addresses.is_empty() {
             return;
         }
-        let map = self.by_address.lock();
+        let mut map = self.by_address.lock();
         for address in addresses {
             // Each is counted once: one that was counted twice might be dropped here, under the lock.
-            if let Some((_, (end, code))) = map.ranges.range(..=address.value()).next_back()
-                && address.value() < *end
-                && seen.is_first(code.as_ptr(), found)
-            {
+            let code = map.ranges.at(address.value());
+            if let Some(code) = code.filter(|code| seen.is_first(code.as_ptr(), found)) {
                 found.extend(code.upgrade());
             }
+        }
+    }
+}
+
+impl Default for KnownCode {
+    fn default() -> Self {
+        Self { ranges: CodeRanges::new(), bytes: 0, changes: 0, held_at: FxHashMap::default() }
+    }
+}
+
+impl KnownCode {
+    fn change(&mut self) {
+        self.changes += 1;
+        self.held_at.clear();
+        give_back(&mut self.held_at);
+    }
+
+    /// Notes the code that was found for a holder, unless anything has changed since.
+    fn note_held(&mut self, address: ExecutorAddr, since: u64, code: &[Arc<Code>]) {
+        if self.changes == since {
+            self.held_at.insert(address.value(), code.iter().map(Arc::downgrade).collect());
         }
     }
 }
@@ -295,24 +326,32 @@ impl KeepsCode for HeldCode {
     }
 }
 
+impl HeldCode {
+    /// Of one piece of code at least.
+    fn new(code: Pieces) -> Self {
+        Self(Arc::new(Holder { code: Mutex::new(code) }))
+    }
+}
+
 impl Holder {
-    /// Holds the code at `addresses` too, and all that it refers to.
-    fn add(self: &Arc<Self>, addresses: &[ExecutorAddr]) {
-        self.add_before(addresses, None);
+    /// Holds the code at `address` too, and all that it refers to.
+    fn add(self: &Arc<Self>, address: ExecutorAddr) {
+        let mut code = self.code.lock();
+        let next = code.len();
+        let Some(known) = code.first().map(|code| code.known.clone()) else { return };
+        known.find(&[address], &mut code, &mut Seen::default());
+        self.follow(&mut code, next, None);
     }
 
-    /// The same, without what is behind some stubs.
-    fn add_before(self: &Arc<Self>, addresses: &[ExecutorAddr], before: Option<&StubTargets>) {
-        let mut code = self.code.lock();
+    /// Holds all code that the pieces refer to, from number `next` on, without what is behind the stubs `before`.
+    fn follow(self: &Arc<Self>, code: &mut Pieces, mut next: usize, before: Option<&StubTargets>) {
         let mut seen = Seen::default();
-        let mut next = code.len();
-        self.known.find(addresses, &mut code, &mut seen);
         while let Some(found) = code.get(next).cloned() {
-            self.known.find(&found.refers_to, &mut code, &mut seen);
+            found.known.find(&found.refers_to, code, &mut seen);
             if let Some(stubs) = &found.stubs
                 && !before.is_some_and(|before| std::ptr::eq(before, &*stubs.targets))
             {
-                self.known.find(&stubs.targets.held_by(self), &mut code, &mut seen);
+                found.known.find(&stubs.targets.held_by(self), code, &mut seen);
             }
             next += 1;
         }
@@ -335,14 +374,14 @@ impl StubTargets {
         if weakened("call_through::looks_before_it_notes") {
             let holders = bound.holders();
             drop(bound);
-            holders.iter().for_each(|holder| holder.0.add(&[address]));
+            holders.iter().for_each(|holder| holder.0.add(address));
             self.0.lock().addresses.insert(number, address);
             return holders;
         }
         bound.addresses.insert(number, address);
         let mut holders = bound.holders();
         drop(bound);
-        holders.iter().for_each(|holder| holder.0.add(&[address]));
+        holders.iter().for_each(|holder| holder.0.add(address));
         holders.extend(held);
         holders
     }
@@ -433,6 +472,21 @@ mod tests {
     }
 
     #[test]
+    fn code_is_searched_once_between_two_changes() {
+        let known = Arc::new(CodeMap::default());
+        let _first = code(&known, &[(0x1000, 0x1100)], &[0x2000]);
+        let second = code(&known, &[(0x2000, 0x2010)], &[0x3000, 0x1000]);
+        let holder = known.hold(ExecutorAddr::new(0x1008));
+        assert_eq!([held(&known, 0x1008), known.by_address.lock().held_at.len()], [2, 1]);
+        let third = code(&known, &[(0x3000, 0x3010)], &[]);
+        assert_eq!([held(&known, 0x1008), held(&known, 0x1008), held(&known, 0x3000)], [3, 3, 1]);
+        drop((holder, second));
+        assert_eq!([held(&known, 0x1008), held(&known, 0x1008)], [1, 1]);
+        third.let_go(CodeRemoval::AtOnce);
+        assert_eq!(held(&known, 0x3000), 0, "though it is held elsewhere");
+    }
+
+    #[test]
     fn much_code_that_refers_to_each_other_is_held_once() {
         let known = Arc::new(CodeMap::default());
         let start = |piece: u64| 0x1000 + 0x100 * (piece % 100);
@@ -472,7 +526,7 @@ mod tests {
         let mut stubs = Arc::into_inner(stubs).expect("nobody holds it");
         stubs.stubs = Some(Stubs { targets: targets.clone(), cells: Arc::new(()) });
         let stubs = Arc::new(stubs);
-        known.by_address.lock().ranges.insert(0x1000, (0x1100, Arc::downgrade(&stubs)));
+        known.by_address.lock().ranges.add(&stubs.ranges, Arc::downgrade(&stubs));
         stubs
     }
 

@@ -305,7 +305,7 @@ impl ObjectLinkingLayer {
         let initializers =
             initializers.map_err(|what| BindError::Damaged { image: image.clone(), what: what.into() })?;
         let indirect = reader.indirect_functions().map(|at| ExecutorAddr::new(base + at)).collect();
-        let ranges: Box<[_]> = reader
+        let ranges: Arc<[_]> = reader
             .segments()
             .iter()
             .map(|segment| {

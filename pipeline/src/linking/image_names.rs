@@ -19,7 +19,7 @@ pub(super) struct MappedImage {
 /// The names of the code, for debuggers and reports. They stay in the tables.
 pub(super) fn names(
     tables: &Arc<MappedImage>,
-    ranges: &[std::ops::Range<u64>],
+    ranges: &Arc<[std::ops::Range<u64>]>,
     unwind: Option<&UnwindTable>,
     dylib: &JitDylib,
 ) -> NamedCode {
@@ -29,7 +29,7 @@ pub(super) fn names(
         dylib: dylib.name().into(),
         units: reader.units().map(Box::from).collect(),
         code: base + code.start..base + code.end,
-        ranges: ranges.into(),
+        ranges: ranges.clone(),
         eh_frame_hdr: unwind.map(|table| table.eh_frame_hdr),
         symbols: SymbolTable::elsewhere(tables.clone()),
         ..NamedCode::default()

@@ -178,7 +178,7 @@ impl ObjectLinkingLayer {
     /// Never blocks. The code of a symbol that is Ready before the call and still the same definition after it is held.
     ///
     /// # Cost
-    /// Linear in what is held: a step for each piece of code, and for each of its references.
+    /// Linear in what is held: a step for each piece of code; and for each of its references, the first time since code came or went.
     pub fn hold(&self, address: ExecutorAddr) -> Option<HeldCode> {
         self.code.hold(address)
     }
@@ -260,8 +260,8 @@ impl ObjectLinkingLayer {
         let announced = announce(responsibilities, &placed.link);
         let Some(dylib) = announced.first().map(|first| first.responsibility.dylib().clone()) else { return };
         let session = dylib.session().clone();
-        let request =
-            LookupRequest::new(dylib.link_order(), external_symbols(&placed.link, &dylib)).until_resolved();
+        // Not by an order of names: the lookup would rarely find all of them Ready, and reads the order itself.
+        let request = LookupRequest::along(&dylib, external_symbols(&placed.link, &dylib)).until_resolved();
         let detached: Vec<_> = announced.into_iter().map(Announced::detach).collect();
         let layer = self.clone();
         session.lookup_async(request, move |answer| {
@@ -351,7 +351,8 @@ impl ObjectLinkingLayer {
         }
         let mut actions = linked.actions;
         actions.is_stubs = stubs.is_some();
-        actions.names = Some(NamedCode { dylib: dylib.name().into(), ..names });
+        let ranges = linked.ranges.clone();
+        actions.names = Some(NamedCode { dylib: dylib.name().into(), ranges, ..names });
         let extent = |home| CodeExtent { home, ranges: linked.ranges.clone() };
         actions.end = self.platform.home(dylib).map(extent);
         let (reservation, noted) = tls.unzip();

@@ -26,23 +26,24 @@ const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs"
 const ROOT: &str = "core/src/protocol/";
 
 /// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
-const PIPELINE: [&str; 16] = [
-    "arch",     // relocations, instructions, templates of code
-    "memory",   // pages, and views of them
-    "debug",    // names of linked code, for debuggers, profilers and reports
-    "executor", // the door to the place where code runs: a trait, and data
-    "runtime",  // this process as that place: the C library and libgcc, in their own terms
-    "guard",    // threads that say what they may be running
-    "object",   // files before they are linked
-    "platform", // files of a program, and what they run at start and end
-    "cache",    // objects that were compiled before
-    "link",     // objects become bytes at addresses
-    "image",    // a linked program as a file
-    "linking",  // links and the session
-    "invoke",   // trampolines between calling conventions
-    "tiers",    // which functions are compiled again, and when
-    "lazy",     // functions that are compiled when they are called
-    "ir",       // LLVM
+const PIPELINE: [&str; 17] = [
+    "arch",        // relocations, instructions, templates of code
+    "memory",      // pages, and views of them
+    "code_ranges", // which code is at an address
+    "debug",       // names of linked code, for debuggers, profilers and reports
+    "executor",    // the door to the place where code runs: a trait, and data
+    "runtime",     // this process as that place: the C library and libgcc, in their own terms
+    "guard",       // threads that say what they may be running
+    "object",      // files before they are linked
+    "platform",    // files of a program, and what they run at start and end
+    "cache",       // objects that were compiled before
+    "link",        // objects become bytes at addresses
+    "image",       // a linked program as a file
+    "linking",     // links and the session
+    "invoke",      // trampolines between calling conventions
+    "tiers",       // which functions are compiled again, and when
+    "lazy",        // functions that are compiled when they are called
+    "ir",          // LLVM
 ];
 
 /// The rooms of the facade, lowest first.

@@ -105,7 +105,7 @@ pub(crate) fn give_up(code: CodeNumber) {
 pub(crate) fn run_of_removal(removal: RemovalNumber) {
     let code = TABLE.lock().take_leaving(removal);
     if !code.is_empty() {
-        run(EndScope::Code(code), 0);
+        run(EndScope::Removal(removal, code), 0);
     }
 }
 

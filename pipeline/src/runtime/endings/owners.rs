@@ -5,15 +5,17 @@
 //! it needs is there.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Weak;
 
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use uruk_core::RemovalNumber;
 use uruk_core::sync::Arc;
 
 use super::table::ExitKey;
 use super::{CodeNumber, Home};
+use crate::code_ranges::{CodeRanges, give_back};
 
 /// Linked code, as its keepers see it.
 pub(crate) trait CodeKeeper: Send + Sync {
@@ -27,7 +29,7 @@ pub(crate) type KeptCode = Arc<dyn CodeKeeper>;
 /// A piece of linked code that the process has.
 pub(crate) struct Owner {
     pub(super) home: Home,
-    ranges: Box<[Range<u64>]>,
+    ranges: Arc<[Range<u64>]>,
     /// How many hold it and have not begun to let go.
     pub(super) shares: usize,
     /// The removal that the last of them goes with.
@@ -63,21 +65,18 @@ impl Pin {
 
 /// The code that the process has, by number and by address.
 pub(super) struct Owners {
-    by_number: BTreeMap<CodeNumber, Owner>,
-    /// By first address: the address behind the last, and whose they are.
-    by_address: BTreeMap<u64, (u64, CodeNumber)>,
+    by_number: FxHashMap<CodeNumber, Owner>,
+    by_address: CodeRanges<CodeNumber>,
 }
 
 impl Owners {
     pub(super) const fn new() -> Self {
-        Self { by_number: BTreeMap::new(), by_address: BTreeMap::new() }
+        Self { by_number: FxHashMap::with_hasher(FxBuildHasher), by_address: CodeRanges::new() }
     }
 
     pub(super) fn add(&mut self, number: CodeNumber, extent: super::CodeExtent) {
         let super::CodeExtent { home, ranges } = extent;
-        for range in &ranges {
-            self.by_address.insert(range.start, (range.end, number));
-        }
+        self.by_address.add(&ranges, number);
         let (pin, entries) = (Weak::new(), BTreeSet::new());
         let owner = Owner {
             home,
@@ -94,9 +93,8 @@ impl Owners {
 
     pub(super) fn remove(&mut self, number: CodeNumber) -> Option<Owner> {
         let owner = self.by_number.remove(&number)?;
-        for range in &owner.ranges {
-            self.by_address.remove(&range.start);
-        }
+        give_back(&mut self.by_number);
+        self.by_address.remove(&owner.ranges, |known| *known == number);
         Some(owner)
     }
 
@@ -109,8 +107,7 @@ impl Owners {
     }
 
     /// Whose code or data lies at `address`.
-    pub(super) fn at(&self, address: u64) -> Option<CodeNumber> {
-        let (_, &(end, number)) = self.by_address.range(..=address).next_back()?;
-        (address < end).then_some(number)
+    pub(super) fn at(&mut self, address: u64) -> Option<CodeNumber> {
+        self.by_address.at(address).copied()
     }
 }

@@ -41,8 +41,8 @@ pub(super) struct ExitEntry {
 pub(super) enum EndScope {
     /// Functions that dylibs have registered.
     Homes(Vec<Home>),
-    /// Functions that belong to one of these.
-    Code(BTreeSet<CodeNumber>),
+    /// Functions that belong to code that goes with a removal, which is this code.
+    Removal(RemovalNumber, Vec<CodeNumber>),
     /// Functions that belong to this code, to which no reference is left.
     Last(CodeNumber),
     /// Everything there is.
@@ -60,7 +60,7 @@ pub(crate) struct ExitTable {
     entries: BTreeMap<ExitKey, ExitEntry>,
     runners: BTreeMap<u64, Runner>,
     /// The code whose last share goes with each removal that has begun.
-    leaving: BTreeMap<RemovalNumber, BTreeSet<CodeNumber>>,
+    leaving: BTreeMap<RemovalNumber, Vec<CodeNumber>>,
     /// How many libraries had been loaded when the C library was last told to call us at `exit`.
     told_library_at: Option<u64>,
 }
@@ -112,7 +112,7 @@ impl ExitTable {
         if let Some(removal) = owner.as_ref().and_then(|owner| owner.removal)
             && let Some(leaving) = self.leaving.get_mut(&removal)
         {
-            leaving.remove(&number);
+            leaving.retain(|code| *code != number);
             if leaving.is_empty() {
                 self.leaving.remove(&removal);
             }
@@ -131,16 +131,16 @@ impl ExitTable {
         owner.shares = owner.shares.saturating_sub(1);
         if owner.shares == 0 {
             owner.removal = Some(removal);
-            self.leaving.entry(removal).or_default().insert(code);
+            self.leaving.entry(removal).or_default().push(code);
         }
     }
 
-    pub(super) fn take_leaving(&mut self, removal: RemovalNumber) -> BTreeSet<CodeNumber> {
+    pub(super) fn take_leaving(&mut self, removal: RemovalNumber) -> Vec<CodeNumber> {
         self.leaving.remove(&removal).unwrap_or_default()
     }
 
     /// Whose code or data lies at these addresses, each once.
-    pub(super) fn owners_at<const N: usize>(&self, addresses: [u64; N]) -> Vec<CodeNumber> {
+    pub(super) fn owners_at<const N: usize>(&mut self, addresses: [u64; N]) -> Vec<CodeNumber> {
         let mut owners = Vec::new();
         for owner in addresses.into_iter().filter_map(|address| self.owners.at(address)) {
             if !owners.contains(&owner) {
@@ -175,10 +175,10 @@ impl ExitTable {
 
     /// Begins to run what `scope` has. `None` if there is nothing.
     pub(super) fn begin(&mut self, scope: EndScope) -> Option<u64> {
-        let of_code = |code: &CodeNumber| self.owners.get(*code).map(|owner| owner.entries.iter().copied());
+        let of_code = |code: &CodeNumber| self.owners.get(*code).map(|owner| &owner.entries);
         let pending: BTreeSet<ExitKey> = match &scope {
-            EndScope::Code(code) => code.iter().filter_map(of_code).flatten().collect(),
-            EndScope::Last(code) => of_code(code).into_iter().flatten().collect(),
+            EndScope::Removal(_, code) => code.iter().filter_map(of_code).flatten().copied().collect(),
+            EndScope::Last(code) => of_code(code).cloned().unwrap_or_default(),
             EndScope::Homes(_) | EndScope::Everything => {
                 let entries = self.entries.iter().filter(|(_, entry)| scope.has(entry, &self.owners));
                 entries.map(|(key, _)| *key).collect()
@@ -242,7 +242,11 @@ impl EndScope {
                 let registrant = entry.owners.first().and_then(|code| owners.get(*code));
                 registrant.is_some_and(|owner| homes.contains(&owner.home))
             }
-            Self::Code(code) => entry.owners.iter().any(|owner| code.contains(owner)),
+            Self::Removal(removal, _) => {
+                let goes =
+                    |code: &CodeNumber| owners.get(*code).is_some_and(|code| code.removal == Some(*removal));
+                entry.owners.iter().any(goes)
+            }
             Self::Last(code) => entry.owners.contains(code),
             Self::Everything => true,
         }
