@@ -1,8 +1,8 @@
 //! [`Function`]: a function that can be called, and that keeps its code.
 //!
-//! A handle comes about in three steps. The symbol is looked up. The code at its address is held. The session is asked whether the
-//! definition is still there, and what it is an alias of. If so, what is held is its code. If not, it was removed in between,
-//! and all is done again with what is there now.
+//! A handle comes about in three steps. The symbol is looked up. The code at its address is held. If nothing of the session was removed
+//! meanwhile, what is held is the symbol's code. Otherwise the session is asked whether the definition is still there, and what it is an
+//! alias of. If it is not, all is done again with what is there now.
 
 use std::fmt;
 use std::future::Future;
@@ -176,9 +176,9 @@ impl Scope {
     /// source was removed: there is nothing to keep.
     ///
     /// # Cost
-    /// Two lookups, and a step for each piece of code and each reference that is held. If the code was not linked here, or was not Ready,
-    /// the session's lock for a moment. A call through the handle costs what a
-    /// call through the pointer does. Code that was not linked here, such as the process's, is not held.
+    /// A lookup, and a step for each piece of code that is held. The first handle of a function since code came or went looks for these by
+    /// their addresses: a step for each reference. So does every handle that leads to stubs. If the symbol was not Ready, the session's lock for a moment. A call through
+    /// the handle costs what a call through the pointer does. Code that was not linked here, such as the process's, is not held.
     pub unsafe fn get<F: FunctionPointer>(&self, symbol: &str) -> Result<Function<F>, JitError> {
         let (address, code) = self.held_function(symbol)?;
         // SAFETY: the symbol was Ready when its code was held, so that is complete and executable, and stays; the signature is the
@@ -226,7 +226,7 @@ impl Scope {
     /// As [`Scope::get`].
     ///
     /// # Concurrency
-    /// Callable from any thread; takes no lock of the session for code that was linked here.
+    /// Callable from any thread; takes no lock of the session. If others remove symbols meanwhile, it looks again.
     ///
     /// # Errors
     /// [`JitError::NotCallable`] if the symbol is data.
@@ -250,11 +250,16 @@ impl Scope {
     /// # fn main() {}
     /// ```
     pub unsafe fn try_get<F: FunctionPointer>(&self, symbol: &str) -> Result<Option<Function<F>>, JitError> {
-        if self.engine.ready.find(self.session(), self.dylib(), symbol).is_none() {
-            return Ok(None);
+        // Again if something was removed meanwhile, which need not have been this.
+        while self.engine.ready.find(self.session(), self.dylib(), symbol).is_some() {
+            if let Some((definition, code)) = self.held_ready(symbol) {
+                check_callable(symbol, definition)?;
+                self.initialize_on_lookup()?;
+                // SAFETY: as in `get`.
+                return Ok(Some(Function { pointer: unsafe { F::from_address(definition.address) }, code }));
+            }
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.get(symbol) }.map(Some)
+        Ok(None)
     }
 
     /// As [`Scope::get`], without blocking for what is compiled. The lookup has begun when this returns, and is withdrawn if the future is
@@ -315,16 +320,15 @@ impl Scope {
         }
     }
 
-    /// The same for a symbol that is Ready and linked here, without the session's lock.
+    /// The same for a symbol that is Ready, without the session's lock.
     ///
-    /// Something was linked at the address when it was held, and nothing else can come to lie there since. So if the symbol is Ready
-    /// there afterwards, then what is held is its code, also if it was removed and defined anew in between. If nothing was linked there, then
-    /// the address says nothing: the session has to be asked.
+    /// A symbol is removed before its code goes. So if nothing was removed from before the lookup until the code was held, then that is the
+    /// symbol's.
     fn held_ready(&self, symbol: &str) -> Option<Held> {
-        let find = || self.engine.ready.find(self.session(), self.dylib(), symbol);
-        let before = find()?;
-        let code = self.object_layer().hold(before.address)?;
-        (find()? == before).then_some((before, Some(code)))
+        self.session().while_unchanged(|| {
+            let definition = self.engine.ready.find(self.session(), self.dylib(), symbol)?;
+            Some((definition, self.object_layer().hold(definition.address)))
+        })?
     }
 
     /// The handle of a function that was found. `None` if it was removed meanwhile.

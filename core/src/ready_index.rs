@@ -111,17 +111,33 @@ impl ReadyIndex {
         names: impl Iterator<Item = &'a SymbolName>,
         mut found: impl FnMut(&IndexedDefinition),
     ) -> bool {
-        // ordering[ready-gate]: Acquire. Pairs with the Release in `end_change`; entries replaced before the
-        // gate was opened are seen.
-        let before = self.gate.load(Ordering::Acquire);
-        if before & (CHANGING | CLOSED | REMOVING) != 0 {
-            return false;
-        }
+        let Some(before) = self.version() else { return false };
         // Relaxed: moved within a closed gate only, like the entries.
         let changes = self.dylib_changes.load(Ordering::Relaxed);
         let known = if order.is_single() { Some(0) } else { order.certain_until(changes) };
         let Some(certain_until) = known.or_else(|| self.survey(order)) else { return false };
         let answered = self.names.answer_all(names, |entry| entry.answer(order, certain_until, &mut found));
+        if !self.is_at(before) && !weakened("publish::looks_once") {
+            return false;
+        }
+        if known.is_none() {
+            order.remember(changes, certain_until);
+        }
+        answered
+    }
+
+    /// The gate, if readers are let in.
+    #[inline]
+    pub(crate) fn version(&self) -> Option<u64> {
+        // ordering[ready-gate]: Acquire. Pairs with the Release in `end_change`; entries replaced before the
+        // gate was opened are seen.
+        let gate = self.gate.load(Ordering::Acquire);
+        (gate & (CHANGING | CLOSED | REMOVING) == 0).then_some(gate)
+    }
+
+    /// Whether the gate has not moved since it was `before`: what was read in between holds together.
+    #[inline]
+    pub(crate) fn is_at(&self, before: u64) -> bool {
         // ordering[ready-change]: Acquire fence. Pairs with the Release fence in `start_change`; a reader that saw
         // anything of a change sees here that the gate has moved.
         // ordering[ready-publish]: Acquire fence. Pairs with the Release fence in `precede_publication`; a reader that
@@ -130,13 +146,7 @@ impl ReadyIndex {
             fence(Ordering::Acquire);
         }
         // Relaxed: the fence above orders it behind the reads of the entries.
-        if self.gate.load(Ordering::Relaxed) != before && !weakened("publish::looks_once") {
-            return false;
-        }
-        if known.is_none() {
-            order.remember(changes, certain_until);
-        }
-        answered
+        self.gate.load(Ordering::Relaxed) == before
     }
 
     /// The first position of `order` that generates, or a larger one if none does: no answer is certain further on.

@@ -1,6 +1,6 @@
 //! A program and its host: functions and data of each that the other uses.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use uruk::core::{AliasMap, AliasTarget};
 use uruk::core::{SymbolFlags, symbol_aliases};
@@ -146,7 +146,37 @@ fn what_is_not_ready_is_not_got_by_trying() {
     assert!(try_get(&jit, "getpid").expect("nothing is refused").is_some());
 }
 
-/// A handle is got without the session's lock if the code was linked here, by looking twice. An alias whose source was removed has an address
+/// A function that was removed and defined anew after it had been found Ready was compiled by the thread that only tried.
+#[test]
+fn trying_compiles_nothing_beside_removals() {
+    const ROUNDS: usize = 2_000;
+    let jit = engine(0);
+    let object = c("f.o", "long f(void) { return 42; }");
+    let (compiler, is_over) = (std::thread::current().id(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Relaxed: nothing hangs on it but the end.
+            while !is_over.load(Ordering::Relaxed) {
+                // SAFETY: that is the function's signature.
+                if let Some(f) = unsafe { jit.try_get::<Answer>("f") }.expect("it is a function") {
+                    assert_eq!(f(), 42);
+                }
+            }
+        });
+        for _ in 0..ROUNDS {
+            let (tracker, object) = (jit.create_tracker(), object.clone());
+            let compile = move || match std::thread::current().id() == compiler {
+                true => Ok(object),
+                false => Err("compiled by the thread that tries"),
+            };
+            jit.in_tracker(&tracker).add_object_fn(["f"], compile).expect("the name is free");
+            jit.lookup("f").unwrap_or_else(|error| panic!("{}", uruk::core::WithCauses(&error)));
+        }
+        is_over.store(true, Ordering::Relaxed); // Relaxed: as above.
+    });
+}
+
+/// A handle of a Ready symbol is got without the session's lock. An alias whose source was removed has an address
 /// at which something else may lie by then.
 #[test]
 fn an_alias_of_what_was_removed_gives_no_handle() {

@@ -47,6 +47,34 @@ impl ExecutionSession {
         self.presence_of(definition).map(|is_there| is_there.then_some(held))
     }
 
+    /// Runs `look`, and gives its result if meanwhile nothing of the session was removed, redefined or hidden. `None` if something was, or
+    /// the session is closed: ask by [`lookup`](Self::lookup) and [`while_present`](Self::while_present).
+    ///
+    /// So a symbol that `look` has found [Ready](Self::ready_symbol) was there all the while, with all that it is an alias of and all that it needs.
+    ///
+    /// # Concurrency
+    /// `look` runs on this thread, without a lock. Never waits.
+    ///
+    /// # Cost
+    /// Two loads.
+    ///
+    /// # Examples
+    /// ```
+    /// # use uruk_core::ExecutionSession;
+    /// # let session = ExecutionSession::new();
+    /// assert_eq!(session.while_unchanged(|| 42), Some(42));
+    /// session.close()?;
+    /// assert_eq!(session.while_unchanged(|| 42), None);
+    /// # Ok::<(), uruk_core::CloseError>(())
+    /// ```
+    #[inline]
+    pub fn while_unchanged<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
+        let index = &self.0.ready_index;
+        let before = index.version()?;
+        let seen = look();
+        (index.is_at(before) || weakened("hold::looks_once")).then_some(seen)
+    }
+
     fn presence_of(&self, definition: Dependency) -> Result<bool, LookupError> {
         if definition.session != self.tag() {
             return Ok(false);

@@ -10,6 +10,8 @@
 //!      no ─ let it go, and begin again
 //! ```
 //!
+//! A handle of a Ready symbol asks the ready index instead, whose gate moves with each removal (`while_unchanged`).
+//!
 //! The place is one slot behind a lock, as the linker's map of its code is (`pipeline/src/linking/code.rs`).
 //!
 //! Proven, in every order with at most four preemptions: the code that is held is that of the symbol that was found; a symbol
@@ -21,10 +23,10 @@
 //! |---|---|---|
 //! | `hold::looks_before_it_holds`: the session is asked before the place is looked at | `core/src/session/presence.rs` | `what_is_held_is_what_was_found` |
 //! | `hold::trusts_aliases`: the source of an alias is not looked at | `core/src/protocol/symbols/presence.rs` | `an_alias_is_held_with_its_source` |
-//!
 //! | `hold::alias_keeps_its_record`: the records still have an alias whose source is gone | `core/src/protocol/state/definitions/publish.rs` | `an_alias_is_not_found_when_its_source_is_gone` |
+//! | `hold::looks_once`: the gate is not looked at after the hold | `core/src/session/presence.rs` | `what_is_held_while_nothing_changes_is_what_was_found` |
 //!
-//! The first two need an order of two threads: the removal comes between the lookup, or the question, and the hold.
+//! The first two, and the last, need an order of two threads: the removal comes between the lookup, or the question, and the hold.
 #![cfg(uruk_loom)]
 
 use std::error::Error;
@@ -98,6 +100,19 @@ fn what_is_held_is_what_was_found() {
             Err(LookupError::NotFound { .. }) => {}
             Err(error) => panic!("neither held nor missing: {error}"),
         }
+        remover.join().expect("no panic");
+    });
+}
+
+#[test]
+fn what_is_held_while_nothing_changes_is_what_was_found() {
+    model(|| {
+        let scene = Scene::new();
+        let remover = scene.remove();
+        let (session, order) = (&scene.stage.session, scene.stage.order());
+        let held = session
+            .while_unchanged(|| session.ready_symbol(&order, &scene.name).map(|_| *scene.place.lock()));
+        assert!(matches!(held, None | Some(None | Some("its code"))), "{held:?}");
         remover.join().expect("no panic");
     });
 }

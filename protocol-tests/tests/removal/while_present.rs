@@ -68,6 +68,24 @@ fn what_is_held_while_its_symbol_is_redefined_is_not_given() {
 }
 
 #[test]
+fn what_is_seen_while_something_is_removed_is_not_given() {
+    let (session, main) = session();
+    let [first, second] = ["a", "b"].map(|name| {
+        let tracker = main.create_tracker();
+        main.define_with_tracker(simple(&session, &[name]), &tracker).expect("the name is free");
+        tracker
+    });
+    find(&main, "a");
+    // A symbol that becomes Ready removes nothing.
+    assert!(session.while_unchanged(|| find(&main, "b")).is_some());
+    assert!(session.while_unchanged(|| first.remove().is_ok()).is_none());
+    assert_eq!(session.while_unchanged(|| 42), Some(42));
+    assert!(session.while_unchanged(|| second.remove().is_ok()).is_none());
+    session.close().expect("no resource complains");
+    assert_eq!(session.while_unchanged(|| 42), None);
+}
+
+#[test]
 fn an_alias_is_there_as_long_as_its_source_is() {
     let (session, main) = session();
     let library = session.create_jit_dylib("library").expect("a new name");
