@@ -97,6 +97,9 @@ impl Files {
         let declaration = Declaration::new(self.platform.clone(), symbol);
         let mut unit = LinkedUnit::new(unit, declaration, leaves_spare);
         unit.yield_to_libraries(dylib, &self.process);
+        if others.is_empty() {
+            return Ok(dylib.define_with_tracker(Box::new(unit), tracker)?);
+        }
         let mut changes = dylib.session().transaction();
         for other in others {
             changes = changes.define_with_tracker(other, tracker);

@@ -98,7 +98,15 @@ impl<'a> Link<Built<'a>> {
         let graph = graph.without_contents();
         Ok(Link {
             phase: Allocated {
-                placed: Placed { name: owner.into(), graph, plan, layout, indices, bases, tls: None },
+                placed: Box::new(Placed {
+                    name: owner.into(),
+                    graph,
+                    plan,
+                    layout,
+                    indices,
+                    bases,
+                    tls: None,
+                }),
                 alloc,
             },
         })
@@ -108,7 +116,7 @@ impl<'a> Link<Built<'a>> {
 /// Laid out in memory of its own. Independent of the object, and can be sent to another thread.
 #[derive(Debug)]
 pub struct Allocated {
-    placed: Placed,
+    placed: Box<Placed>,
     alloc: InFlightAlloc,
 }
 
@@ -156,14 +164,14 @@ impl Link<Allocated> {
     /// # Cost
     /// Linear in the edges; for the first 16 symbols, in the symbols too.
     pub fn undefined(&self, is_missing: impl Fn(&str) -> bool) -> Vec<UndefinedSymbol> {
-        let Placed { graph, plan, .. } = &self.phase.placed;
+        let Placed { graph, plan, .. } = &*self.phase.placed;
         let missing = plan.externals.iter().copied().filter(|id| is_missing(graph.symbol_name(*id)));
         plan::undefined(graph, &missing.collect::<Vec<_>>())
     }
 
     /// Of the [externals](Self::externals), those that the graph holds the address of in 32 bits.
     pub fn low_externals(&self) -> impl Iterator<Item = &str> {
-        let Placed { graph, plan, .. } = &self.phase.placed;
+        let Placed { graph, plan, .. } = &*self.phase.placed;
         plan.low.externals.iter().map(|id| graph.symbol_name(*id))
     }
 
@@ -246,7 +254,7 @@ impl Link<Allocated> {
 /// Every address is known.
 #[derive(Debug)]
 pub struct Resolved {
-    placed: Placed,
+    placed: Box<Placed>,
     resolution: Resolution,
     alloc: InFlightAlloc,
 }

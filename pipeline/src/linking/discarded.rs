@@ -19,11 +19,12 @@ pub(super) fn discarded_definitions(
 ) -> HashSet<Box<str>> {
     let (mut discarded, mut hidden) = (HashSet::default(), Vec::new());
     let Some(first) = responsibilities.first() else { return discarded };
-    let promised: FxHashSet<&SymbolName> =
-        responsibilities.iter().flat_map(|responsibility| responsibility.symbols().keys()).collect();
+    // Of objects that are linked together; mostly it is one.
+    let others = responsibilities[1..].iter().flat_map(|responsibility| responsibility.symbols().keys());
+    let others: FxHashSet<&SymbolName> = others.collect();
     for (name, exported) in global_definitions(graph) {
         let symbol = first.session().intern(name);
-        if promised.contains(&symbol) {
+        if first.symbols().contains_key(&symbol) || others.contains(&symbol) {
             continue;
         }
         if exported {

@@ -159,16 +159,14 @@ impl Ranges {
             // The room within reach of code is for segments that need it.
             let taken = if request.kind == SegmentKind::FarData && is_large(request) {
                 let one = std::slice::from_ref(request);
-                self.take_aside(owner, one, ReservedRange::reserve).map_err(Refusal::Failed)
+                let aside = self.take_aside(owner, one, ReservedRange::reserve).map_err(Refusal::Failed);
+                aside.map(|aside| pieces.extend(aside))
             } else {
-                self.arenas(reach)[index].take(request).map(|piece| vec![piece])
+                self.arenas(reach)[index].take(request).map(|piece| pieces.push(piece))
             };
-            match taken {
-                Ok(piece) => pieces.extend(piece),
-                Err(refusal) => {
-                    pieces.iter().rev().for_each(|piece| self.give_back_piece(piece));
-                    return Err(refusal);
-                }
+            if let Err(refusal) = taken {
+                pieces.iter().rev().for_each(|piece| self.give_back_piece(piece));
+                return Err(refusal);
             }
         }
         Ok(pieces)

@@ -44,8 +44,8 @@ impl ObjectMaterializationUnit {
         let runs_code = read.has_initializers || read.has_finalizers;
         let interface = intern_interface(session, object.name(), symbols, runs_code);
         let commons =
-            read.defined.iter().filter_map(|symbol| Some((session.intern(symbol.name), symbol.common?)));
-        let commons = commons.collect();
+            read.defined.iter().filter_map(|symbol| Some((symbol.common?, session.intern(symbol.name))));
+        let commons = commons.map(|(extent, name)| (name, extent)).collect();
         let required = read.undefined.iter().filter(|symbol| !symbol.weak).map(|symbol| symbol.name);
         let required = required.filter(|name| !is_bound_by_linker(name)).map(default_version);
         let traits = UnitTraits {

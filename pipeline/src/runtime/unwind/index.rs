@@ -61,7 +61,7 @@ pub(super) struct UnwindIndex {
 /// Models have few of everything, so that a few steps come to all that can happen.
 const IN_MODEL: bool = cfg!(uruk_loom);
 const STRIPES: usize = if IN_MODEL { 2 } else { 16 };
-const LEAF_ENTRIES_MAX: usize = if IN_MODEL { 2 } else { 128 };
+const LEAF_ENTRIES_MAX: usize = if IN_MODEL { 2 } else { 40 };
 /// Unlinked pieces are looked after in batches, so that the counters are not scanned at every change.
 const RETIRED_BATCH: usize = if IN_MODEL { 1 } else { 32 };
 
