@@ -60,7 +60,7 @@ pub fn code_of_unit(unit: &str, bytes_max: usize) -> Vec<FunctionCode> {
     }
     drop(table);
     functions.sort_by_key(|(function, _)| function.address);
-    let mut known: Option<(Arc<NamedCode>, Vec<(u64, SourcePlace)>)> = None;
+    let mut known: Option<(Arc<NamedCode>, _)> = None;
     let with_places = |(mut function, code): (FunctionCode, Arc<NamedCode>)| {
         let (_, places) = match known.take() {
             Some(before) if Arc::ptr_eq(&before.0, &code) => known.insert(before),
