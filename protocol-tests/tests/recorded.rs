@@ -52,7 +52,7 @@ fn notes_lead_from_the_end_of_a_lookup_to_its_beginning() {
     assert_eq!(batch.lost, 0);
 
     let mut history = History::default();
-    history.add(&batch, |note| reader.name(note.name));
+    history.add(&batch, |name| reader.name(name));
     let slowest = history.slowest_lookup().unwrap();
     let (root, path) = (&history.lookups[&slowest], history.critical_path(slowest));
     assert_eq!(root.symbol, "outer");

@@ -1,10 +1,11 @@
 //! Packages: images of units, each of which is right or rejected alone.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use uruk::core::WithCauses;
+use uruk::core::sync::Mutex;
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage, Scope, UnitState};
 
@@ -68,7 +69,7 @@ fn telling(options: ImageOptions) -> (ImageOptions, Arc<Mutex<Vec<String>>>) {
     let observer = move |event: &ImageEvent| {
         let text = event.to_string();
         let (_, behind_path) = text.split_once(": ").expect("it begins with the file");
-        note.lock().expect("no panic").push(behind_path.to_owned());
+        note.lock().push(behind_path.to_owned());
     };
     (options.on_reject(observer), told)
 }
@@ -115,7 +116,7 @@ fn a_unit_with_another_source_is_compiled_and_the_others_are_not() {
     assert_eq!(call(&jit, "report", 4), 401);
     assert_eq!(call(&jit, "times", 4), 400, "a name that the image knows nothing of");
     assert_eq!(states(&image), "RU");
-    let told = told.lock().expect("no panic");
+    let told = told.lock();
     assert_eq!(told.len(), 1, "{told:?}");
     let sentence = "round.ll is not used: it was compiled from another source or with other options (image ";
     assert!(told[0].starts_with(sentence), "{told:?}");
@@ -140,7 +141,7 @@ fn units_that_contain_code_of_a_rejected_one_are_rejected_with_it() {
     let image = package.load(&jit, options);
     assert_eq!((call(&jit, "second", 0), call(&jit, "first", 0), call(&jit, "round", 1)), (1, 2, 10));
     assert_eq!(states(&image), "RRU", "`shared` was in the first one");
-    let told = told.lock().expect("no panic");
+    let told = told.lock();
     assert!(told.len() == 2 && told[1].contains("contains code of `shared`"), "{told:?}");
 }
 
@@ -193,7 +194,7 @@ fn a_definition_that_the_session_has_already_rejects_the_unit() {
     let image = package.load(&jit, options);
     assert_eq!((call(&jit, "first", 0), call(&jit, "round", 1)), (1, 10));
     assert_eq!(states(&image), "RU");
-    assert_eq!(*told.lock().expect("no panic"), ["first.ll is not used: `shared` is defined already"]);
+    assert_eq!(*told.lock(), ["first.ll is not used: `shared` is defined already"]);
 }
 
 #[test]
