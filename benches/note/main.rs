@@ -1,7 +1,7 @@
 //! The cost of a note: while nothing is recorded, in a file, and with a name; and of a flight recorder's beginning and end.
 //!
 //! ```text
-//! cargo bench -p uruk-recorder
+//! cargo bench --bench note
 //! ```
 //!
 //! Prints nanoseconds: the least and the median of the rounds.
