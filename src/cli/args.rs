@@ -15,8 +15,8 @@ use uruk_kaleidoscope::nearest;
 
 use super::cache::CacheArgs;
 use super::examples::{
-    CACHE_EXAMPLES, EXAMPLES, IMAGE_EXAMPLES, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES, TOP_EXAMPLES,
-    TRACE_EXAMPLES,
+    CACHE_EXAMPLES, EXAMPLES, HOW, IMAGE_EXAMPLES, KEPT, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES,
+    RUN_EXAMPLES, SEEN, TOP_EXAMPLES, TRACE_EXAMPLES, WHAT, WHEN,
 };
 use super::image_args::{ImageArgs, ImageCommand};
 use super::page::{DashboardArgs, PageArgs};
@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// Every FILE takes part, as if it had been given to a linker: its initialisers run before the entry
     /// function, its destructors after, and an undefined symbol in any of them is an error.
     /// One that does nothing by being there is compiled when the program needs a symbol of it, and not otherwise.
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
     /// Optimize IR as the engine does, and write it: LLVM's pipeline of a level, stage by stage.
     #[command(after_help = OPT_EXAMPLES)]
@@ -151,23 +151,23 @@ pub(crate) struct RunArgs {
     pub(crate) args: Vec<OsString>,
 
     /// The language of standard input, if it is a source.
-    #[arg(short = 'x', value_name = "c|c++", value_parser = ["c", "c++"])]
+    #[arg(help_heading = WHAT, short = 'x', value_name = "c|c++", value_parser = ["c", "c++"])]
     pub(crate) language: Option<String>,
 
     /// The function to call, as `int entry(int argc, char **argv, char **envp)`.
-    #[arg(long, value_name = "NAME", default_value = "main")]
+    #[arg(help_heading = WHAT, long, value_name = "NAME", default_value = "main")]
     pub(crate) entry: String,
 
     /// How many threads compile and link [default: the number of cores].
-    #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help_heading = HOW, short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
 
     /// Optimization level, of the passes and of code generation: fast code (1, 2, 3), small code (s, z), or neither (0).
-    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
+    #[arg(help_heading = HOW, short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
     pub(crate) optimize: OptimizationLevel,
 
     /// Which IR passes run: those of the level, none, or a pass pipeline in LLVM's own syntax.
-    #[arg(long, value_name = "default|none|STRING", default_value = "default")]
+    #[arg(help_heading = HOW, long, value_name = "default|none|STRING", default_value = "default")]
     pub(crate) passes: String,
 
     /// Compile each function when it is first called, on the thread that calls it: by itself, or with the whole module that it is in.
@@ -176,6 +176,7 @@ pub(crate) struct RunArgs {
     /// runs more slowly. One that cannot be compiled ends the program when it is called. Undefined symbols are refused at start, as ever.
     /// An object, or a member of an archive, is linked when one of its functions is called, unless it does something at start.
     #[arg(
+        help_heading = WHEN,
         long,
         group = "on_call",
         value_name = "function|module",
@@ -191,68 +192,68 @@ pub(crate) struct RunArgs {
     ///
     /// The program starts as soon as with -O0 --lazy, and soon runs nearly as fast as with -O2. Short functions with
     /// loops in loops are optimized at once. Work in the background ends when the program's first thread ends.
-    #[arg(long, group = "on_call", conflicts_with_all = ["lazy", "partition", "parts"])]
+    #[arg(help_heading = WHEN, long, group = "on_call", conflicts_with_all = ["lazy", "partition", "parts"])]
     pub(crate) tiered: bool,
 
     /// After how many calls a function is compiled again.
-    #[arg(long, value_name = "N", default_value = "30", requires = "tiered", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = WHEN, long, value_name = "N", default_value = "30", requires = "tiered", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tier_threshold: u32,
 
     /// For how many milliseconds no function may have been called for the first time before one is compiled again.
-    #[arg(long, value_name = "MS", default_value = "100", requires = "tiered")]
+    #[arg(help_heading = WHEN, long, value_name = "MS", default_value = "100", requires = "tiered")]
     pub(crate) tier_delay: u32,
 
     /// When the program ends by `exit`, write the functions that were called to FILE, in the order of their first calls.
     ///
     /// One a line: the file's last name, a tab and the function's name.
-    #[arg(long, value_name = "FILE", requires = "on_call")]
+    #[arg(help_heading = WHEN, long, value_name = "FILE", requires = "on_call")]
     pub(crate) record_order: Option<PathBuf>,
 
     /// Compile the functions that FILE lists, as --record-order writes it, in the background before they are called.
     ///
     /// The program is faster only where another core is idle. What FILE lists and no file has is passed over, and --stats counts it.
-    #[arg(long, value_name = "FILE", requires = "on_call")]
+    #[arg(help_heading = WHEN, long, value_name = "FILE", requires = "on_call")]
     pub(crate) speculate: Option<PathBuf>,
 
     /// Compile the functions that a called one refers to, in the background before they are called.
-    #[arg(long, requires = "on_call")]
+    #[arg(help_heading = WHEN, long, requires = "on_call")]
     pub(crate) speculate_callees: bool,
 
     /// How large modules are divided, to be compiled on several threads: not at all; once functions are inlined; or before, which is
     /// faster, and code may be slower.
-    #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
+    #[arg(help_heading = HOW, long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
     pub(crate) partition: PartitionPolicy,
 
     /// Into how many parts modules are divided, of any size [default: one a thread, of large modules only].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parts: Option<u16>,
 
     /// Find what was compiled before in this directory, and store what is compiled [default: what URUK_CACHE says in the environment].
     ///
     /// It is made if it is not there, for this user alone. Objects of one compiler, processor, level and source are found again.
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = KEPT, long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
 
     /// What may be done with the cache.
-    #[arg(long, value_name = "MODE", value_enum)]
+    #[arg(help_heading = KEPT, long, value_name = "MODE", value_enum)]
     pub(crate) cache_mode: Option<CacheModeArg>,
 
     /// Load a shared library before the program and search it for symbols. Repeatable.
-    #[arg(long, value_name = "LIB", action = ArgAction::Append)]
+    #[arg(help_heading = WHAT, long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
 
     /// Link what defines SYMBOL, though nothing refers to it: a member of an archive, for example. Repeatable.
-    #[arg(short, long, value_name = "SYMBOL", action = ArgAction::Append)]
+    #[arg(help_heading = WHAT, short, long, value_name = "SYMBOL", action = ArgAction::Append)]
     pub(crate) undefined: Vec<String>,
 
     /// Write a trace of every stage on every worker, for Perfetto or chrome://tracing.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = SEEN, long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 
     /// Record what happens in FILE, for `uruk trace`, `uruk page` and `uruk top`: while the program runs, and however it ends.
     ///
     /// An older recording there is replaced, and no other file.
-    #[arg(long, value_name = "FILE", conflicts_with = "dashboard")]
+    #[arg(help_heading = SEEN, long, value_name = "FILE", conflicts_with = "dashboard")]
     pub(crate) record: Option<PathBuf>,
 
     /// Keep no flight recorder.
@@ -260,7 +261,7 @@ pub(crate) struct RunArgs {
     /// Without this option the last notes of each thread are in a file of this user's, in $XDG_RUNTIME_DIR/uruk or /dev/shm/uruk-UID: `uruk top
     /// PID` shows them while the program runs, and `uruk trace dump PID` after a crash or a kill too. A program that ends by `exit` leaves no
     /// file. URUK_FLIGHT_RECORDER=0 in the environment does the same as this option.
-    #[arg(long, conflicts_with = "record")]
+    #[arg(help_heading = SEEN, long, conflicts_with = "record")]
     pub(crate) no_flight_recorder: bool,
 
     /// When the program ends, print what was materialized, how long each stage took, and resident bytes.
@@ -268,47 +269,47 @@ pub(crate) struct RunArgs {
     /// The same as one object of JSON in a line of stderr that begins with `{` (--stats=json), for programs. Or a table by unit
     /// (--stats=units); or the critical path of the slowest lookup (--stats=path): which units held it up. These two are printed at `exit`, and
     /// not when a signal ends the program: --record FILE is whole then too.
-    #[arg(long, value_name = "stages|json|units|path", num_args = 0..=1, require_equals = true, value_enum, default_missing_value = "stages")]
+    #[arg(help_heading = SEEN, long, value_name = "stages|json|units|path", num_args = 0..=1, require_equals = true, value_enum, default_missing_value = "stages")]
     pub(crate) stats: Option<StatsArg>,
 
     /// When a lookup takes longer than SECS, of the program's start or of a first call, say on stderr what it waits for; and again each time it
     /// has taken twice as long.
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    #[arg(help_heading = SEEN, long, value_name = "SECS", value_parser = seconds)]
     pub(crate) why_after: Option<Duration>,
 
     /// Write everything that is compiled to DIR: IR as it came (.in.ll) and optimized (.opt.ll), assembly (.s), the object (.o).
     ///
     /// Files are named after the unit and the level, with a number for each compilation: 0007-hello.c_square.O2.s. DIR is made if it is not
     /// there. No cache is asked, so that everything is compiled. With --tiered a function has files of each level that it was compiled at.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["cache", "cache_mode"])]
+    #[arg(help_heading = SEEN, long, value_name = "DIR", conflicts_with_all = ["cache", "cache_mode"])]
     pub(crate) dump: Option<PathBuf>,
 
     /// When a fault or an abort ends the program, print the frames of its thread by name; so does --stats.
     ///
     /// The program then ends by the signal, as ever. Names are as in the object, without lines of sources. So does URUK_BACKTRACE=1 in the
     /// environment.
-    #[arg(long)]
+    #[arg(help_heading = SEEN, long)]
     pub(crate) backtrace: bool,
 
     /// Have gdb know the program: functions, lines, variables and frames. C and C++ files are compiled with -g.
     ///
     /// So does URUK_DEBUGGER=1 in the environment. Use -O0 to see every variable. With --lazy, modules are compiled as a whole. With --tiered,
     /// break at functions: gdb moves a breakpoint on a line that it does not know yet.
-    #[arg(long)]
+    #[arg(help_heading = SEEN, long)]
     pub(crate) debugger: bool,
 
     /// Have perf know the program: names of functions (map), or code and lines too (jitdump).
     ///
     /// So does URUK_PERF in the environment. The map is /tmp/perf-PID.map; the dump is jit-PID.dump in the current directory, or in the one
     /// that JITDUMPDIR names.
-    #[arg(long, value_name = "map|jitdump", value_enum)]
+    #[arg(help_heading = SEEN, long, value_name = "map|jitdump", value_enum)]
     pub(crate) perf: Option<PerfArg>,
 
     #[command(flatten)]
     pub(crate) dashboard: DashboardArgs,
 
     /// Say on stderr what happens. Twice: every state a symbol goes through.
-    #[arg(short, long, action = ArgAction::Count)]
+    #[arg(help_heading = SEEN, short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 

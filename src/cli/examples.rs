@@ -1,24 +1,48 @@
-//! The examples that stand below the help of each verb.
+//! The parts of help that are not of one option: headings, and examples of each verb.
+
+/// Options of `uruk run` that say which program runs.
+pub(crate) const WHAT: &str = "What runs";
+/// Options that say how code is made.
+pub(crate) const HOW: &str = "How it is compiled";
+/// Options that say when code is made.
+pub(crate) const WHEN: &str = "When it is compiled";
+/// Options of the cache.
+pub(crate) const KEPT: &str = "Cache";
+/// Options that show what happens.
+pub(crate) const SEEN: &str = "Seen from outside";
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  uruk run hello.c                          compile and run a C file; so does `uruk hello.c`
+  uruk hello.c                              compile and run a C file; `uruk run hello.c` in full
+  uruk run --tiered --cache ~/.cache/uruk db.bc   start soon, and sooner the next time
+  uruk run --dashboard --lazy app.bc        watch it on a page in the browser
+  uruk image build -o db.uim db.bc          compile and link ahead; then: uruk db.uim
+  uruk repl                                 type a program
+  uruk help run                             the options of a verb, and more examples
+
+Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
+
+pub(crate) const RUN_EXAMPLES: &str = "\
+Examples:
   uruk run a.bc b.bc -- one two             two modules, two arguments
-  uruk run -j2 --stats db.bc                compile on two threads, show the stage table
   uruk run -O0 --entry start main.o libx.a  an object and an archive, another entry
+  clang -c -emit-llvm -o - a.c | uruk run - from standard input; a source: uruk run -x c -
+  uruk run -j2 --stats db.bc                two threads compile; how long each stage took
   uruk run --stats=path db.bc               which units held the start up
-  uruk run --tiered --stats db.bc           compile what is called, and better what is called often
-  uruk run --lazy --record-order calls db.bc   note which functions are called; the next line compiles them ahead
+  uruk run --cache ~/.cache/uruk db.bc      compile once; the second start finds it
+  uruk run --tiered db.bc                   compile what is called; better, what is called often
+  uruk run --lazy --record-order calls db.bc   note which functions are called; next time, ahead:
   uruk run --lazy --speculate calls db.bc
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --dump out app.c                 what LLVM made of it, step by step, is in out/
-  uruk run --dashboard --dashboard-stay --lazy app.bc   watch it on a page in the browser
-  uruk run --why-after 5 app.bc             if it does not start within five seconds, say what it waits for
-  uruk run --backtrace app.bc               if it crashes, show in which functions
-  gdb -ex 'set breakpoint pending on' -ex 'break app.c:4' -ex run --args uruk run --debugger -O0 app.c
-  perf record -k mono uruk run --perf jitdump app.c       then: perf inject --jit -i perf.data -o jit.data; perf report -i jit.data
-  uruk run --cache ~/.cache/uruk --stats db.bc   compile once; the second start finds it, and says so
-  clang -c -emit-llvm -o - a.c | uruk run - from standard input; a source: uruk run -x c -
+  uruk run --why-after 5 app.bc             if it takes five seconds to start, what it waits for
+  uruk run --backtrace app.bc               if it crashes, in which functions
+
+With gdb, and with perf:
+  gdb -ex 'set breakpoint pending on' -ex 'break app.c:4' -ex run \\
+      --args uruk run --debugger -O0 app.c
+  perf record -k mono uruk run --perf jitdump app.c
+  perf inject --jit -i perf.data -o jit.data; perf report -i jit.data
 
 Exit codes: the program's own; 1 if it cannot be made to run; 2 for wrong usage.";
 

@@ -11,6 +11,7 @@ use uruk::Jit;
 use uruk::dashboard::{Dashboard, DashboardError, DashboardOptions};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 
+use super::examples::SEEN;
 use super::flight::{self, NoFlight};
 use super::report;
 use super::verbose;
@@ -28,17 +29,17 @@ pub(crate) struct DashboardArgs {
     ///
     /// The page ends before the program begins, and stays in the browser as it was. An address that other machines reach demands a token in the
     /// environment: URUK_DASHBOARD_TOKEN, 16 characters at least.
-    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = HERE)]
+    #[arg(help_heading = SEEN, long, value_name = "ADDR", num_args = 0..=1, require_equals = true, default_missing_value = HERE)]
     pub(crate) dashboard: Option<String>,
 
     /// Show the page while the program runs too, and after its end until control-C.
     ///
     /// For a look at what `--lazy` and `--tiered` compile. If the program replaces `malloc`, the page ends before it.
-    #[arg(long, requires = "dashboard")]
+    #[arg(help_heading = SEEN, long, requires = "dashboard")]
     pub(crate) dashboard_stay: bool,
 
     /// A name of this machine by which the page may be asked for. Addresses and localhost always may. Repeatable.
-    #[arg(long, value_name = "NAME", requires = "dashboard")]
+    #[arg(help_heading = SEEN, long, value_name = "NAME", requires = "dashboard")]
     pub(crate) dashboard_host: Vec<String>,
 }
 
