@@ -162,7 +162,8 @@ impl History {
     fn unblock(&mut self, thread: ThreadId, time: u64) {
         let now = self.threads.entry(thread).or_default();
         if let (Some(since), Some((id, _))) = (now.blocked_since.take(), now.units.last()) {
-            self.claims.entry(*id).or_default().blocked += time.saturating_sub(since);
+            let blocked = &mut self.claims.entry(*id).or_default().blocked;
+            *blocked = blocked.saturating_add(time.saturating_sub(since));
         }
     }
 
@@ -182,7 +183,8 @@ impl History {
 
     fn add_phase(&mut self, id: NotedId, ended: &EndedPhase) {
         let phases = &mut self.claims.entry(id).or_default().phases;
-        *phases.entry(self.sums.text_of(ended.name).to_owned()).or_default() += ended.own;
+        let sum = phases.entry(self.sums.text_of(ended.name).to_owned()).or_default();
+        *sum = sum.saturating_add(ended.own);
     }
 }
 

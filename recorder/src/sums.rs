@@ -165,15 +165,16 @@ impl Sums {
             Kind::Pass => {
                 let name = self.text(note.name, text).to_owned();
                 let sum = self.passes.entry(name).or_default();
-                (sum.runs, sum.nanos) = (sum.runs + note.b, sum.nanos + note.a);
+                sum.runs = sum.runs.saturating_add(note.b);
+                sum.nanos = sum.nanos.saturating_add(note.a);
             }
             Kind::CacheAsked => self.cache.add(note, text),
             Kind::Tiered => {
                 if let Some(sum) = self.tiers.get_mut(usize::try_from(note.a).unwrap_or(usize::MAX)) {
-                    (sum.functions, sum.nanos) = (sum.functions + 1, sum.nanos + note.b);
+                    (sum.functions, sum.nanos) = (sum.functions + 1, sum.nanos.saturating_add(note.b));
                 }
             }
-            Kind::Divided => self.parts += note.a,
+            Kind::Divided => self.parts = self.parts.saturating_add(note.a),
             Kind::Functions => {
                 if let Some((done, of)) =
                     self.functions.get_mut(usize::try_from(note.b).unwrap_or(usize::MAX))
@@ -199,7 +200,7 @@ impl Sums {
         let OpenPhase { name, begun, inside } = open.pop()?;
         let total = note.time.saturating_sub(begun);
         if let Some(around) = open.last_mut() {
-            around.inside += total;
+            around.inside = around.inside.saturating_add(total);
         }
         let own = total.saturating_sub(inside);
         self.text(name, text);
@@ -210,7 +211,7 @@ impl Sums {
         if let Some(stage) = self.stages.get_mut(text) {
             stage.count += 1;
             (stage.total, stage.own, stage.max) =
-                (stage.total + total, stage.own + own, stage.max.max(total));
+                (stage.total.saturating_add(total), stage.own.saturating_add(own), stage.max.max(total));
         }
         Some(EndedPhase { name, own })
     }

@@ -31,9 +31,15 @@ pub(crate) struct Stats {
 struct SumsSoFar {
     reader: Reader,
     sums: Sums,
+    /// When notes were read last.
+    read: Instant,
+    /// When the last report was ready, and how long it took.
     ended: Instant,
     took: Duration,
 }
+
+/// How often notes are read while phases end. Reading costs the same for each note however often it is done, and the rings are small.
+const READ_EVERY: Duration = Duration::from_millis(4);
 
 /// Reports for signals are made in this part of the time at most. Phases end often: with a twentieth, that was what they cost.
 const RENEWAL_SHARE: u32 = 100;
@@ -42,8 +48,13 @@ impl Stats {
     /// Begins to read this process's recording. `fatal` reports if a signal ends the process. None if nothing is recorded.
     pub(crate) fn begin(form: ReportForm, fatal: Option<&'static FatalReport>) -> Option<Arc<Self>> {
         let now = Instant::now();
-        let known =
-            SumsSoFar { reader: Reader::new()?, sums: Sums::default(), ended: now, took: Duration::ZERO };
+        let known = SumsSoFar {
+            reader: Reader::new()?,
+            sums: Sums::default(),
+            read: now,
+            ended: now,
+            took: Duration::ZERO,
+        };
         let (known, unstored, ahead) = (Mutex::new(known), Mutex::new(None), OnceLock::new());
         let stats = Arc::new(Self { began: now, form, known, unstored, ahead, fatal });
         uruk_recorder::ask_for(Detail::Passes);
@@ -64,13 +75,17 @@ impl Stats {
         _ = self.ahead.set(ahead);
     }
 
-    /// Reads what is new, and has a signal report what is known now. Unless `must`, it may be put off.
+    /// Reads what is new, and has a signal report what is known now. Unless `must`, either may be put off.
     pub(crate) fn renew(&self, must: bool) {
         // Another thread that has it does the same.
         let Some(mut known) = self.known.try_lock() else { return };
+        let now = Instant::now();
+        if must || now.duration_since(known.read) >= READ_EVERY {
+            known.read();
+            known.read = now;
+        }
         let begun = Instant::now();
         if must || begun.duration_since(known.ended) >= known.took * RENEWAL_SHARE {
-            known.read();
             if let Some(fatal) = self.fatal {
                 fatal.set(self.report(&known.sums, false).to_string());
             }
