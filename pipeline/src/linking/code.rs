@@ -71,6 +71,8 @@ struct KnownCode {
     changes: u64,
     /// By address: the code there, and all that it refers to, as it was found since the last change. Not where there are stubs.
     held_at: FxHashMap<u64, Box<[Weak<Code>]>>,
+    /// How many pieces these are together.
+    held_pieces: usize,
 }
 
 /// Code that stays mapped while this is held, and all that it refers to, directly or through other code.
@@ -282,20 +284,32 @@ impl CodeMap {
 
 impl Default for KnownCode {
     fn default() -> Self {
-        Self { ranges: CodeRanges::new(), bytes: 0, changes: 0, held_at: FxHashMap::default() }
+        Self {
+            ranges: CodeRanges::new(),
+            bytes: 0,
+            changes: 0,
+            held_at: FxHashMap::default(),
+            held_pieces: 0,
+        }
     }
 }
 
 impl KnownCode {
+    /// Half a megabyte. Functions that all lead to each other would take the square of their number.
+    const HELD_PIECES_MAX: usize = 1 << 16;
+
     fn change(&mut self) {
         self.changes += 1;
         self.held_at.clear();
+        self.held_pieces = 0;
         give_back(&mut self.held_at);
     }
 
-    /// Notes the code that was found for a holder, unless anything has changed since.
+    /// Notes the code that was found for a holder, unless anything has changed since, or there is much already.
     fn note_held(&mut self, address: ExecutorAddr, since: u64, code: &[Arc<Code>]) {
-        if self.changes == since {
+        let pieces = self.held_pieces + code.len();
+        if self.changes == since && pieces <= Self::HELD_PIECES_MAX {
+            self.held_pieces = pieces;
             self.held_at.insert(address.value(), code.iter().map(Arc::downgrade).collect());
         }
     }
