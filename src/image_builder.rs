@@ -162,17 +162,18 @@ fn target(level: ProcessorLevel) -> Result<JitTargetMachineBuilder, JitError> {
 
 /// Writes a file under another name, and gives it its own when it is whole.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let new = path.with_file_name(name);
-    let open = || File::options().write(true).create_new(true).mode(0o644).open(&new);
-    let mut file = match open() {
-        // A process with this number was killed while it wrote.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            std::fs::remove_file(&new)?;
-            open()?
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let mut number = 0_u32;
+    let (new, mut file) = loop {
+        let mut other = name.to_owned();
+        other.push(format!(".{}.{number}.new", std::process::id()));
+        let new = path.with_file_name(other);
+        match File::options().write(true).create_new(true).mode(0o644).open(&new) {
+            Ok(file) => break (new, file),
+            // Another writes it, or was killed while it wrote.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(error),
         }
-        opened => opened?,
     };
     let written =
         file.write_all(bytes).and_then(|()| file.sync_data()).and_then(|()| std::fs::rename(&new, path));

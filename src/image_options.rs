@@ -74,7 +74,7 @@ impl ImageOptions {
     }
 
     /// Has `key_of` say which key a definition has here whose code units [contain](crate::ImageBuilder::assume), and that no unit of the image
-    /// defines. A unit with a definition that has no key, or another one, is rejected. It is asked once for each name, without a lock.
+    /// defines. A unit with a definition that has no key, or another one, is rejected. It is asked when such a unit is first used, without a lock.
     #[must_use]
     pub fn definitions(mut self, key_of: impl Fn(&str) -> Option<UnitKey> + Send + Sync + 'static) -> Self {
         self.definitions = Some(Arc::new(key_of));

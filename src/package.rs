@@ -7,9 +7,8 @@
 //!
 //! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::OnceLock;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
@@ -35,8 +34,6 @@ pub(crate) struct Package {
     tracker: Option<WeakResourceTracker>,
     on_reject: Option<Arc<RejectObserver>>,
     definitions: Option<Arc<DefinitionKeys>>,
-    /// The answers of `definitions`, when a unit has been asked for.
-    foreign: OnceLock<HashMap<Box<str>, UnitKey>>,
     /// By the numbers of the package's sources: those that were loaded with it.
     sources: Vec<Option<ObjectBuffer>>,
     state: Mutex<PackageState>,
@@ -77,7 +74,6 @@ impl Package {
             tracker: is_owned.then(|| tracker.downgrade()),
             on_reject: options.on_reject,
             definitions: options.definitions,
-            foreign: OnceLock::new(),
             sources: known,
             state: Mutex::new(PackageState { validation, stages }),
         };
@@ -86,19 +82,23 @@ impl Package {
             files.add_source(tracker, source)?;
         }
         let changed = package.changed();
-        // Their names may be others than those in the index of the image.
-        changed.into_iter().try_for_each(|unit| package.add_sources(tracker, unit))?;
         if options.validates_all {
             (0..package.reader().packed().len() as u32).for_each(|unit| drop(package.check(unit)));
         }
-        let units = (0..).zip(package.reader().packed());
-        let runs: Vec<u32> = units.filter(|(_, unit)| unit.runs).map(|(unit, _)| unit).collect();
-        runs.into_iter().try_for_each(|unit| package.bring(tracker, unit))?;
+        // In the order of their numbers, in which what they run at start is to run.
+        for (unit, packed) in (0..).zip(package.reader().packed()) {
+            if changed.contains(&unit) {
+                // Its names may be others than those in the index of the image.
+                package.add_sources(tracker, unit)?;
+            } else if packed.runs {
+                package.bring(tracker, unit)?;
+            }
+        }
         Ok(package)
     }
 
     /// The units whose sources are others.
-    fn changed(&self) -> Vec<u32> {
+    fn changed(&self) -> HashSet<u32> {
         let state = self.state.lock();
         let is_changed = |reason: &Rejection| matches!(reason, Rejection::Source { .. });
         let changed = state.validation.rejected().filter(|(_, reason)| is_changed(reason));
@@ -187,12 +187,17 @@ impl Package {
             return missing.map_or(Ok(()), Err);
         };
         self.set_stage(unit, UnitStage::FromSource);
-        sources.into_iter().try_for_each(|source| self.files.add_source(tracker, source))
+        let added = sources.into_iter().try_for_each(|source| self.files.add_source(tracker, source));
+        if added.is_err() {
+            // The next lookup fails as well.
+            self.set_stage(unit, UnitStage::Told);
+        }
+        added
     }
 
     fn check(&self, unit: u32) -> Result<(), Rejection> {
         // The host's function runs without the lock.
-        let foreign = self.foreign.get_or_init(|| self.foreign_definitions());
+        let foreign = self.foreign_definitions(unit);
         let here = |name: &str| foreign.get(name).copied();
         let checked = self.state.lock().validation.check(self.reader(), unit, &here);
         if checked.is_err() {
@@ -201,12 +206,11 @@ impl Package {
         checked
     }
 
-    /// The host's keys of definitions whose code units contain, and that the package has not got.
-    fn foreign_definitions(&self) -> HashMap<Box<str>, UnitKey> {
-        let (Some(key_of), reader) = (&self.definitions, self.reader()) else { return HashMap::new() };
-        let names = reader.assumptions().map(|assumption| assumption.name);
-        let foreign = names.filter(|name| reader.lookup(name).is_none());
-        foreign.filter_map(|name| Some((name.into(), key_of(name)?))).collect()
+    /// The host's keys of definitions whose code a unit contains, and that the package has not got.
+    fn foreign_definitions(&self, unit: u32) -> HashMap<&str, UnitKey> {
+        let Some(key_of) = &self.definitions else { return HashMap::new() };
+        let names = self.state.lock().validation.foreign_of(self.reader(), unit);
+        names.into_iter().filter_map(|name| Some((name, key_of(name)?))).collect()
     }
 
     fn reject(&self, unit: u32, reason: Rejection) {
@@ -266,11 +270,6 @@ struct MatchedSources {
 
 fn match_sources(reader: &ImageReader, files: &Files, options: &ImageOptions) -> MatchedSources {
     let mut validation = Validation::new(reader);
-    for (unit, packed) in (0..).zip(reader.packed()) {
-        if options.left_out.iter().any(|name| **name == *packed.name) {
-            validation.reject(unit, Rejection::LeftOut);
-        }
-    }
     let sources = &options.sources;
     let keyed: Vec<_> = sources.iter().map(|source| (&**source.name(), key_of(files, source))).collect();
     let (mut known, mut new) = (vec![None; reader.sources().len()], Vec::new());
@@ -278,6 +277,12 @@ fn match_sources(reader: &ImageReader, files: &Files, options: &ImageOptions) ->
         match found {
             SourceMatch::Same(number) | SourceMatch::Changed(number) => known[number] = Some(source.clone()),
             SourceMatch::New => new.push(source.clone()),
+        }
+    }
+    // Later: the sources of a unit that has changed are added, if it is left out too.
+    for (unit, packed) in (0..).zip(reader.packed()) {
+        if options.left_out.iter().any(|name| **name == *packed.name) {
+            validation.reject(unit, Rejection::LeftOut);
         }
     }
     MatchedSources { validation, known, new }
@@ -290,7 +295,11 @@ fn refusal(error: JitError) -> Result<Rejection, JitError> {
             Ok(Rejection::Taken { definition: symbol.as_str().into() })
         }
         JitError::Image(
-            error @ (ImageError::Damaged { .. } | ImageError::NotImage { .. } | ImageError::Length { .. }),
+            error @ (ImageError::Damaged { .. }
+            | ImageError::NotImage { .. }
+            | ImageError::Length { .. }
+            | ImageError::Version { .. }
+            | ImageError::Memory { .. }),
         ) => Ok(Rejection::Damaged { error: error.to_string().into() }),
         other => Err(other),
     }

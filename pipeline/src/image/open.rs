@@ -131,7 +131,8 @@ impl ImageFile {
         let Self { file, reader, begin } = self;
         let (size, align) = reader.memory();
         let in_file =
-            |segment: &FileSegment| FileSegment { file_offset: begin + segment.file_offset, ..*segment };
+            // An empty segment may say any offset, and is not read.
+            |segment: &FileSegment| FileSegment { file_offset: begin.saturating_add(segment.file_offset), ..*segment };
         let segments = reader.segments().iter().map(in_file).collect();
         let mapped = MappedFile::map(&file, size as usize, align as usize, segments);
         match mapped {

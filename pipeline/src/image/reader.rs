@@ -410,7 +410,9 @@ impl ImageReader {
             (memory_bytes <= MEMORY_BYTES_MAX && memory_bytes % PAGE_BYTES == 0, "the memory is too large"),
             (is_align(memory_align, ALIGN_MAX), "the alignment of the memory"),
             (
-                code.0 <= code.1 && contains(code.0, code.1 - code.0.min(code.1), SegmentKind::Code),
+                code.0 <= code.1
+                    && code.1 <= memory_bytes
+                    && contains(code.0, code.1 - code.0.min(code.1), SegmentKind::Code),
                 "the code",
             ),
             (
@@ -420,7 +422,8 @@ impl ImageReader {
             (self.segments.is_empty() || (got.0 as usize) < self.segments.len(), "the global offset table"),
             (
                 total_bytes == 0
-                    || contains(address, image_bytes, SegmentKind::ReadOnly)
+                    || address <= memory_bytes
+                        && contains(address, image_bytes, SegmentKind::ReadOnly)
                         && image_bytes <= total_bytes
                         && is_align(align, 1 << 21)
                         && total_bytes <= 1 << 31,

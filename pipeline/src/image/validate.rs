@@ -8,7 +8,7 @@
 //!
 //! **Holds.** A unit is valid only if every unit whose code it contains is valid. The answer for a unit never changes.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -80,7 +80,8 @@ impl Validation {
         Self { rejected: vec![None; units].into(), valid: vec![0; units.div_ceil(64)].into() }
     }
 
-    /// Finds each of some sources in the package: by its key, else by its name. Rejects the units whose source is another one.
+    /// Finds each of some sources in the package: by its key, else by its path, else by its file's name. Rejects the units whose source is
+    /// another one. If only the file's name fits, and fits several, the units of all of these are rejected.
     ///
     /// # Cost
     /// Linear in the sources, of both.
@@ -94,24 +95,31 @@ impl Validation {
         let mut is_taken = vec![false; known.len()];
         let same: Vec<_> = sources
             .iter()
-            .map(|(_, key)| {
-                let number = by_key.get_mut(key)?.pop_front()?;
+            .map(|(name, key)| {
+                let numbers = by_key.get_mut(key)?;
+                let number = numbers.remove(place_of(name, numbers, &known).unwrap_or(0))?;
                 is_taken[number] = true;
                 Some(number)
             })
             .collect();
-        let mut changed = |name| {
+        // The one that fits; or those of which any may.
+        let mut changed = |name: &str| {
             let numbers = by_name.get_mut(file_name(name))?;
-            std::iter::from_fn(|| numbers.pop_front()).find(|number| !is_taken[*number])
+            numbers.retain(|number| !is_taken[*number]);
+            let place = place_of(name, numbers, &known);
+            let others = if place.is_none() { numbers.iter().copied().skip(1).collect() } else { Vec::new() };
+            Some((numbers.remove(place.unwrap_or(0))?, others))
         };
         let matched = sources.iter().zip(same).map(|(&(name, here), same)| {
             if let Some(number) = same {
                 return SourceMatch::Same(number);
             }
-            let Some(number) = changed(name) else { return SourceMatch::New };
-            let source = known[number];
-            let (image, name) = (source.key, source.name.into());
-            self.reject(source.unit, Rejection::Source { name, image, here });
+            let Some((number, others)) = changed(name) else { return SourceMatch::New };
+            for number in std::iter::once(number).chain(others) {
+                let source = known[number];
+                let (image, name) = (source.key, source.name.into());
+                self.reject(source.unit, Rejection::Source { name, image, here });
+            }
             SourceMatch::Changed(number)
         });
         matched.collect()
@@ -121,7 +129,28 @@ impl Validation {
     pub fn reject(&mut self, unit: u32, reason: Rejection) {
         if let Some(rejected) = self.rejected.get_mut(unit as usize) {
             rejected.get_or_insert(reason);
+            // Units that contain its code may have been found valid, and are not used yet.
+            self.valid.fill(0);
         }
+    }
+
+    /// The definitions that are in no unit and that the answer for a unit depends on.
+    ///
+    /// # Cost
+    /// As [`check`](Self::check).
+    pub fn foreign_of<'r>(&self, reader: &'r ImageReader, unit: u32) -> BTreeSet<&'r str> {
+        let (mut names, mut seen, mut open) = (BTreeSet::new(), HashSet::from([unit]), vec![unit]);
+        while let Some(unit) = open.pop() {
+            let rows = self.enter(reader, unit).unwrap_or_default();
+            for name in rows.filter_map(|row| Some(reader.assumption(row)?.name)) {
+                match reader.lookup(name).map(|symbol| symbol.unit) {
+                    Some(home) if seen.insert(home) => open.push(home),
+                    Some(_) => {}
+                    None => drop(names.insert(name)),
+                }
+            }
+        }
+        names
     }
 
     /// Whether a unit may be used. `here` gives the keys of definitions that are in no unit.
@@ -170,19 +199,20 @@ impl Validation {
                 continue;
             };
             let Some(KeyOfUnit { name, key: image, .. }) = reader.assumption(row) else { continue };
-            let now = match reader.lookup(name).map(|symbol| symbol.unit) {
+            // A rejected unit has other code, even if its source has the key of another.
+            let (is_rejected, now) = match reader.lookup(name).map(|symbol| symbol.unit) {
                 Some(home) if visited.contains(&home) => continue,
                 Some(home) => match self.enter(reader, home) {
                     Ok(rest) => {
                         path.push((home, rest));
                         continue;
                     }
-                    Err(Rejection::Source { here, .. }) => Some(here),
-                    Err(_) => None,
+                    Err(Rejection::Source { here, .. }) => (true, Some(here)),
+                    Err(_) => (true, None),
                 },
-                None => here(name),
+                None => (false, here(name)),
             };
-            if now != Some(image) {
+            if is_rejected || now != Some(image) {
                 let reason = Rejection::Assumption { definition: name.into(), image, here: now };
                 // All that led here contain code of the definition.
                 path.iter().for_each(|(unit, _)| self.reject(*unit, reason.clone()));
@@ -243,6 +273,14 @@ impl fmt::Display for Short<'_> {
         self.0[..4].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str("\u{2026}")
     }
+}
+
+/// The source of that path among some.
+fn place_of(path: &str, numbers: &VecDeque<usize>, known: &[KeyOfUnit<'_>]) -> Option<usize> {
+    if numbers.len() == 1 {
+        return Some(0);
+    }
+    numbers.iter().position(|number| known[*number].name == path)
 }
 
 /// A source is known by this part of its path: the tree that it lies in may have moved.
