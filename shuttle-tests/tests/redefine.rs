@@ -336,7 +336,7 @@ impl Stage {
             self.remove(*body, tracker);
         }
         self.session.close().expect("nothing refuses to go");
-        assert_eq!(self.guards.pending().0, 0, "something waits for nobody");
+        assert_eq!(self.guards.pending(|_| 0).0, 0, "something waits for nobody");
         assert!(self.linked.lock().is_empty(), "code is left that nobody removes");
     }
 }
