@@ -281,7 +281,15 @@ fn a_debugger_that_comes_later_asks_for_names() {
     }
     let source = C.replace("return local + 1;", "__asm__ volatile(\"int3; nop\"); return local;");
     let object = object("debugged.c", &source, &["-O0"]);
-    let steps = ["run", "bt 1", "call (void)uruk_debugger(1)", "bt 3", "info locals"];
+    let steps = [
+        "run",
+        "bt 1",
+        "set language c",
+        "call (void)uruk_debugger(1)",
+        "set language auto",
+        "bt 3",
+        "info locals",
+    ];
     let printed = gdb(&steps, &["-O0"], &[&object]);
     let wanted = [
         "SIGTRAP",

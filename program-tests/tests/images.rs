@@ -25,10 +25,16 @@ impl Directory {
         fs::write(self.0.join(name), text).expect("the directory is writable");
     }
 
-    /// Runs the command with these words as arguments.
+    /// Runs the command here, with these words as arguments.
     fn uruk(&self, words: &str) -> Outcome {
-        let mut command = Command::new(uruk());
-        command.current_dir(&self.0).env_remove("URUK_CACHE").args(words.split_whitespace());
+        self.limited("", words)
+    }
+
+    /// The same behind what a shell does first. The runner of programs has a directory of its own.
+    fn limited(&self, limit: &str, words: &str) -> Outcome {
+        let script = format!("cd {} && {limit} exec {} {words}", self.0.display(), uruk().display());
+        let mut command = Command::new("sh");
+        command.env_remove("URUK_CACHE").args(["-c", &script]);
         run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started")
     }
 
@@ -67,13 +73,8 @@ fn a_build_that_is_killed_at_any_write_leaves_the_old_image() {
     let blocks = fs::metadata(directory.0.join("whole.uim")).expect("it was built").len().div_ceil(512);
     let mut killed = 0;
     for limit in (0..=blocks).step_by(8) {
-        // `exec` has the process keep its number: one that was killed has left a file under that.
-        let script =
-            format!("ulimit -c 0; ulimit -f {limit}; exec {} image build -o a.uim new.o", uruk().display());
-        let mut command = Command::new("sh");
-        command.current_dir(&directory.0).args(["-c", &script]);
-        let Outcome { end, .. } =
-            run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started");
+        let limits = format!("ulimit -c 0; ulimit -f {limit};");
+        let Outcome { end, .. } = directory.limited(&limits, "image build -o a.uim new.o");
         assert!(matches!(end, End::Killed(SIGXFSZ)), "{limit} blocks: {end}");
         assert_eq!(fs::read(directory.0.join("a.uim")).expect("it is there"), old, "{limit} blocks");
         killed += 1;

@@ -6,11 +6,16 @@ use uruk_core::sync::Mutex;
 pub fn grows_no_more_after_three(rounds: usize, bytes_max: usize, mut round: impl FnMut(usize)) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
-    assert!(rounds > 3, "there is something after the third");
+    assert!(rounds >= 6, "there are three after the third");
     (0..3).for_each(&mut round);
     let level = resident_bytes();
-    (3..rounds).for_each(round);
-    if let (Some(level), Some(now)) = (level, resident_bytes()) {
+    (3..rounds - 3).for_each(&mut round);
+    // A leak shows in each round. Freed memory that the allocator still has comes and goes.
+    let least = (rounds - 3..rounds).filter_map(|number| {
+        round(number);
+        resident_bytes()
+    });
+    if let (Some(level), Some(now)) = (level, least.min()) {
         let grown = now.saturating_sub(level);
         assert!(grown < bytes_max, "{grown} bytes more than after the third round");
     }

@@ -71,7 +71,7 @@ pub fn set_debugger(is_on: bool) {
     watchers.settle();
 }
 
-/// For people who have attached a debugger to a process: `call (void)uruk_debugger(1)`. `gdb.rs` refers to it by its name.
+/// For people who have attached a debugger to a process: `set language c`, then `call (void)uruk_debugger(1)`. `gdb.rs` refers to it by its name.
 #[unsafe(no_mangle)]
 extern "C" fn uruk_debugger(is_on: i32) {
     set_debugger(is_on != 0);
