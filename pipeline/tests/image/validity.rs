@@ -13,13 +13,22 @@ use crate::link_support::{CC, compile};
 
 /// A package of units `f0`, `f1` and so on, each of which defines the function of its name and assumes those that `assumes` says.
 fn reader(units: usize, assumes: impl Fn(usize) -> Vec<String>) -> ImageReader {
+    reader_of(units, |number| format!("f{number}"), assumes)
+}
+
+/// The same of units from other paths.
+fn reader_of(
+    units: usize,
+    path: impl Fn(usize) -> String,
+    assumes: impl Fn(usize) -> Vec<String>,
+) -> ImageReader {
     let built = (0..units).map(|number| {
         let name = format!("f{number}");
         let object = compile(CC, "c", &format!("int {name}(void) {{ return {number}; }}"), &["-fPIC", "-O1"]);
         let object = ObjectBuffer::new(&*name, object);
         let none = |_: &str| None::<SymbolFlags>;
         let image = link_image(&[object], &|_| false, &none, ProcessorLevel::V1, 0).expect("it links");
-        let mut unit = BuiltUnit::new(&*name, &image, vec![(name.as_str().into(), key(number))], Vec::new());
+        let mut unit = BuiltUnit::new(&*name, &image, vec![(path(number).into(), key(number))], Vec::new());
         assumes(number).into_iter().for_each(|definition| unit.assume(definition, [9; 32]));
         unit
     });
@@ -81,6 +90,30 @@ fn sources_are_found_by_their_keys_and_then_by_their_names() {
     let rejected: Vec<_> = validation.rejected().collect();
     let reason = Rejection::Source { name: "f2".into(), image: key(2), here: key(7) };
     assert_eq!(rejected, [(2, &reason)]);
+}
+
+/// A tree has files of one name in several folders.
+#[test]
+fn a_source_of_a_name_that_fits_several_is_told_by_its_path_or_counts_for_all() {
+    let reader = reader_of(2, |number| ["a/util.c", "b/util.c"][number].to_owned(), |_| Vec::new());
+    let rejected = |path: &str| {
+        let mut validation = Validation::new(&reader);
+        validation.match_sources(&reader, &[(path, key(7))]);
+        validation.rejected().map(|(unit, _)| unit).collect::<Vec<_>>()
+    };
+    assert_eq!(rejected("b/util.c"), [1]);
+    assert_eq!(rejected("moved/util.c"), [0, 1]);
+}
+
+/// A damaged image is noticed when its unit is used, and others contain its code.
+#[test]
+fn a_unit_that_is_rejected_late_takes_those_with_it_that_contain_its_code() {
+    let reader = reader(2, |number| if number == 1 { vec!["f0".to_owned()] } else { Vec::new() });
+    let mut validation = Validation::new(&reader);
+    let none = |_: &str| None;
+    assert!(validation.check(&reader, 1, &none).is_ok());
+    validation.reject(0, Rejection::LeftOut);
+    assert!(validation.check(&reader, 1, &none).is_err());
 }
 
 /// Longer than the stack of a thread would bear, if each unit took a kibibyte of it.
