@@ -5,7 +5,8 @@
 //!                                               └──▶ rejected: its sources are added, as if there were no image
 //! ```
 //!
-//! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once.
+//! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once. If one of
+//! several sources cannot be added, those before it stay, and lookups that need the unit fail.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -48,7 +48,7 @@ const LOOKED_AT_MAX: usize = 256;
 /// use uruk_recorder::{Flight, Options};
 ///
 /// let flight = Flight::begin(Options::small())?;
-/// // Work. A crash, a kill or a power cut of the process leaves the file behind: `uruk trace dump PID`.
+/// // Work. A crash or a kill leaves the file behind: `uruk trace dump PID`.
 /// assert_eq!(Flight::find(std::process::id()).as_deref(), Some(flight.path()));
 /// flight.remove();
 /// # Ok::<(), uruk_recorder::FlightError>(())

@@ -52,7 +52,7 @@ pub(crate) enum Command {
     /// On a terminal it is edited; from a FILE or a pipe each line is done as it is read. `:help` tells the language and the commands.
     #[command(after_help = REPL_EXAMPLES)]
     Repl(ReplArgs),
-    /// Compile and link a program ahead, into a file that starts as soon as a native program does.
+    /// Compile and link a program ahead, into a file that starts without compiling.
     #[command(after_help = IMAGE_EXAMPLES)]
     Image(ImageArgs),
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
