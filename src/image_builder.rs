@@ -8,7 +8,7 @@ use std::path::Path;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{LookupRequest, LookupSet, SymbolFlags};
-use uruk_pipeline::arch::ProcessorLevel;
+use uruk_pipeline::arch::{ProcessorLevel, ProcessorTarget};
 use uruk_pipeline::image::{BuiltImage, BuiltUnit, ImageReader, UnitKey, link_image, package};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{JitTargetMachineBuilder, TargetOptions};
@@ -29,7 +29,7 @@ use crate::jit::Jit;
 pub struct ImageBuilder {
     jit: Jit,
     collected: Arc<CollectedObjects>,
-    level: ProcessorLevel,
+    target: ProcessorTarget,
     is_package: bool,
     /// For each unit, definitions whose code it contains, with their keys.
     assumptions: Mutex<Vec<Assumption>>,
@@ -54,7 +54,7 @@ impl ImageBuilder {
         Self::for_processors(ProcessorLevel::default(), jit)
     }
 
-    /// An image for processors of a level. It does not run on others.
+    /// An image for processors of a level. It runs on others too, if they have the instruction sets that its code uses.
     ///
     /// # Errors
     /// As [`JitBuilder::build`].
@@ -63,7 +63,7 @@ impl ImageBuilder {
         let jit = jit.target(target(level)?);
         let collected = Arc::<CollectedObjects>::default();
         let jit = jit.collect(collected.clone()).build()?;
-        Ok(Self { jit, collected, level, is_package: false, assumptions: Mutex::default() })
+        Ok(Self { jit, collected, target: level.into(), is_package: false, assumptions: Mutex::default() })
     }
 
     /// Makes the image a package: each file is a unit of its own, with the key of its source, and can be [rejected](crate::ImageOptions::source) or
@@ -102,7 +102,7 @@ impl ImageBuilder {
             self.build_package(&import)
         } else {
             let (objects, discarded) = self.collected.take();
-            link_image(&objects, &|name| discarded.contains(name), &import, self.level, 0)
+            link_image(&objects, &|name| discarded.contains(name), &import, &self.target, 0)
         };
         Ok(Image { bytes: built.map_err(JitError::LinkImage)?.to_bytes() })
     }
@@ -112,7 +112,7 @@ impl ImageBuilder {
         let units = self.collected.take_units()?.into_iter().map(|link| {
             let discarded = link.discarded();
             let mut image =
-                link_image(&link.objects(), &|name| discarded.contains(name), import, self.level, 0)?;
+                link_image(&link.objects(), &|name| discarded.contains(name), import, &self.target, 0)?;
             image.promise(|name| link.promised.contains(name));
             let name: Box<str> = link.name().into();
             let left_out = discarded.into_iter().collect();
@@ -122,7 +122,7 @@ impl ImageBuilder {
             }
             Ok(unit)
         });
-        Ok(package(units.collect::<Result<_, _>>()?, self.level))
+        Ok(package(units.collect::<Result<_, _>>()?, &self.target))
     }
 }
 
@@ -195,6 +195,6 @@ impl Deref for ImageBuilder {
 
 impl std::fmt::Debug for ImageBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ImageBuilder").field("level", &self.level).finish_non_exhaustive()
+        f.debug_struct("ImageBuilder").field("target", &self.target).finish_non_exhaustive()
     }
 }

@@ -82,10 +82,10 @@ fn sound_package() -> Vec<u8> {
     let units = names.map(|name| {
         let object = ObjectBuffer::new(name, choices::object(&mut Choices::new(name.as_bytes())));
         let import = |_: &str| Some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
-        let image = link_image(&[object], &|_| false, &import, ProcessorLevel::V1, 0).unwrap_or_default();
+        let image = link_image(&[object], &|_| false, &import, &ProcessorLevel::V1.into(), 0).unwrap_or_default();
         let mut unit = BuiltUnit::new(name, &image, vec![(name.into(), [1; 32])], Vec::new());
         unit.assume("first", [1; 32]);
         unit
     });
-    package(units.into(), ProcessorLevel::V1).to_bytes()
+    package(units.into(), &ProcessorLevel::V1.into()).to_bytes()
 }

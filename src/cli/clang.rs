@@ -27,11 +27,11 @@ pub(crate) fn language(path: &Path) -> Option<&'static str> {
 
 /// How sources are compiled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SourceOptions {
+pub(crate) struct SourceOptions<'p> {
     pub(crate) optimize: OptimizationLevel,
     pub(crate) with_lines: bool,
     /// The processor whose instructions are used; clang's own choice is the oldest.
-    pub(crate) processor: Option<&'static str>,
+    pub(crate) processor: Option<&'p str>,
 }
 
 /// Why a source did not become bitcode.
@@ -54,7 +54,7 @@ pub(crate) enum ClangError {
 pub(crate) fn compile_to_bitcode(
     path: &Path,
     language: &str,
-    options: SourceOptions,
+    options: SourceOptions<'_>,
 ) -> Result<Vec<u8>, ClangError> {
     let script = script(path).map_err(|source| ClangError::Read { path: path.to_owned(), source })?;
     let mut command = command(path, language, options)?;
@@ -73,14 +73,14 @@ pub(crate) fn compile_text(
     name: &Path,
     text: &[u8],
     language: &str,
-    options: SourceOptions,
+    options: SourceOptions<'_>,
 ) -> Result<Vec<u8>, ClangError> {
     let mut command = command(name, language, options)?;
     command.arg("-");
     bitcode(name, command, |command| output_of_input(command, text))
 }
 
-fn command(path: &Path, language: &str, options: SourceOptions) -> Result<Command, ClangError> {
+fn command(path: &Path, language: &str, options: SourceOptions<'_>) -> Result<Command, ClangError> {
     let SourceOptions { optimize, with_lines, processor } = options;
     let clang = found().ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
     let mut command = Command::new(clang);

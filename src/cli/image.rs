@@ -127,6 +127,19 @@ pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
         });
         told = told.and_then(|()| list(&mut output, "symbols: address, bytes, name", symbols));
     }
+    if args.targets {
+        let here = image.reader().target_here();
+        let rows = (0..).zip(image.reader().targets()).map(|(number, target)| {
+            let names: Vec<_> = target.needs.features.names().collect();
+            let chosen =
+                if here.as_ref().is_ok_and(|(best, _)| *best == number) { ", runs here" } else { "" };
+            let uses = if names.is_empty() { "nothing beyond x86-64".to_owned() } else { names.join(", ") };
+            format!("{}: uses {uses}{chosen}", target.name)
+        });
+        told = told.and_then(|()| {
+            list(&mut output, "processors, and the instruction sets that the code for them uses", rows)
+        });
+    }
     if args.rejected {
         let rejected = rejected(&image, &args.sources)?;
         let rows = rejected.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
@@ -141,15 +154,21 @@ pub(crate) fn verify(args: &ImageVerifyArgs) -> Result<(), ImageCommandError> {
     image.check_contents().map_err(JitError::from)?;
     image.check_trusted().map_err(JitError::from)?;
     let units = image.reader().packed().len();
+    let mut overused = image.overused().map_err(JitError::from)?;
     for unit in 0..units as u32 {
-        image.unit(unit).map_err(JitError::from)?;
+        overused.extend(image.unit(unit).and_then(|unit| unit.overused()).map_err(JitError::from)?);
     }
     let rejected = rejected(&image, &args.sources)?;
     let mut output = io::BufWriter::new(io::stdout().lock());
     let whole =
         format!("{}: {} bytes, as they were written", args.image.display(), image.reader().file_bytes());
     let rows = rejected.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
-    let mut told = [whole].into_iter().chain(rows).try_for_each(|row| writeln!(output, "{row}"));
+    let beyond = overused.iter().map(|function| {
+        let names: Vec<_> = function.beyond.names().collect();
+        format!("{} uses {}, which {} lacks", Readable(&function.name), names.join(", "), function.target)
+    });
+    let mut told =
+        [whole].into_iter().chain(rows).chain(beyond).try_for_each(|row| writeln!(output, "{row}"));
     told = told.and_then(|()| output.flush());
     written(told)?;
     if rejected.is_empty() {
@@ -187,7 +206,7 @@ fn rejected(
 }
 
 /// A file that a unit may have been compiled from; nothing for files of other kinds.
-fn source(file: &Path, options: SourceOptions) -> Result<Option<ObjectBuffer>, RunError> {
+fn source(file: &Path, options: SourceOptions<'_>) -> Result<Option<ObjectBuffer>, RunError> {
     if let Some(language) = clang::language(file) {
         let bitcode = clang::compile_to_bitcode(file, language, options)?;
         return Ok(Some(ObjectBuffer::new(file.display().to_string(), bitcode)));
@@ -204,15 +223,15 @@ fn source(file: &Path, options: SourceOptions) -> Result<Option<ObjectBuffer>, R
 }
 
 /// The processors that the sources of an image are compiled for: clang writes their level into its bitcode.
-fn processor(reader: &ImageReader) -> Option<&'static str> {
-    reader.processor().map(|level| level.name())
+fn processor(reader: &ImageReader) -> Option<&str> {
+    reader.targets().next().map(|target| target.name)
 }
 
 /// Loads the package among `files`, if there is one, with those that are sources. Gives the others.
 pub(super) fn load_package<'f>(
     jit: &Jit,
     files: &'f [PathBuf],
-    options: SourceOptions,
+    options: SourceOptions<'_>,
 ) -> Result<Vec<&'f Path>, RunError> {
     let paths = files.iter().map(PathBuf::as_path);
     let Some(package) = paths.clone().find(|file| ImageFile::is_package(file)) else {
@@ -265,7 +284,7 @@ fn describe(image: &ImageFile, output: &mut impl Write) -> Result<io::Result<()>
     let rows = [
         ("file", format!("{}, {} bytes", reader.path().display(), reader.file_bytes())),
         ("id", id),
-        ("processors", reader.processor().map_or("unknown", |level| level.name()).to_owned()),
+        ("processors", reader.targets().map(|target| target.name).collect::<Vec<_>>().join(", ")),
         (
             "made of",
             match reader.is_package() {

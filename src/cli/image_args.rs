@@ -29,7 +29,8 @@ pub(crate) enum ImageCommand {
     /// Say what is in an image: its size, the processor it is for, what it defines and refers to. Nothing of it is run.
     #[command(after_help = IMAGE_EXAMPLES)]
     Info(ImageInfoArgs),
-    /// Check an image: every byte of it, and each unit of a package against the sources that are named. Nothing of it is run.
+    /// Check an image: every byte of it, and each unit of a package against the sources that are named. Functions that use more than the processors
+    /// have that the image is for are listed. Nothing of it is run.
     #[command(after_help = IMAGE_EXAMPLES)]
     Verify(ImageVerifyArgs),
     /// Run an image, as `uruk run` runs files: with its options, and with more files.
@@ -56,7 +57,7 @@ pub(crate) struct ImageBuildArgs {
     #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
     pub(crate) optimize: OptimizationLevel,
 
-    /// The processors that the image runs on: those of this level, and of those above. LLVM IR may ask for less in its functions.
+    /// The processors that the image is compiled for: those of this level, and of those above. It runs on all that have what its code uses. LLVM IR may ask for less in its functions.
     #[arg(long, value_name = "x86-64[-v2|-v3|-v4]", default_value = "x86-64-v2", value_parser = processor)]
     pub(crate) cpu: ProcessorLevel,
 
@@ -108,6 +109,10 @@ pub(crate) struct ImageInfoArgs {
     /// List the files that it was made of.
     #[arg(long)]
     pub(crate) units: bool,
+
+    /// List the processors that it is for, and the instruction sets that the code for each of them uses.
+    #[arg(long)]
+    pub(crate) targets: bool,
 
     /// List the units of a package that are not used where these SOURCEs are, and why.
     #[arg(long)]

@@ -395,7 +395,7 @@ pub(super) fn add_file(
     scope: &Scope,
     file: &Path,
     language: Option<&str>,
-    options: SourceOptions,
+    options: SourceOptions<'_>,
 ) -> Result<bool, RunError> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk::core::WithCauses;
+use uruk::pipeline::arch::{Features, ProcessorLevel};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{Image, ImageBuilder, ImageOptions, Jit, JitError, Scope};
 
@@ -193,6 +194,28 @@ fn a_file_that_is_not_to_be_trusted_is_refused_in_a_sentence() {
     assert!(error_of(&shared).contains("others may write to it (mode 664)"), "{}", error_of(&shared));
     let other = ImageOnDisk::with(b"int main;");
     assert!(error_of(&other).contains("no image"), "{}", error_of(&other));
+}
+
+/// A level is what code may use. What it does use decides where it runs: julia#50102.
+#[test]
+fn an_image_needs_the_instructions_that_its_code_uses() {
+    let build = |source: &str| {
+        let jit = Jit::builder().threads(1);
+        let builder = ImageBuilder::for_processors(ProcessorLevel::V3, jit).expect("an engine");
+        builder.add_object(c("f.o", source)).expect("the name is free");
+        builder.build().expect("it is whole").reader().expect("it is sound")
+    };
+    let plain = build("int f(void) { return 1; }");
+    assert!(plain.best_target(Features::NONE).is_some());
+    let wide = build(
+        "typedef int v8 __attribute__((vector_size(32)));
+         __attribute__((target(\"avx2\"))) void f(v8 *a, v8 *b) { *a = *a * *b; }",
+    );
+    let target = wide.targets().next().expect("one target");
+    let used = Features::of_names(["avx", "avx2"]);
+    assert_eq!((target.needs.features, target.needs.vector_bits), (used, 256));
+    assert!(wide.best_target(Features::of_names(["avx", "sse4.2"])).is_none());
+    assert!(wide.best_target(used).is_some());
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub mod x86_64;
 pub use kind::{Class, EdgeKind};
 pub(crate) use kind::{CodeField, DistanceLoad, FarForm, IfuncParts, Meaning, Operands, Overflow, SlotKind};
 pub(crate) use x86_64 as host;
-pub use x86_64::ProcessorLevel;
+pub use x86_64::{CodeNeeds, Features, ProcessorLevel, ProcessorTarget};
 
 use object::elf::{Machine, RelocationType};
 

@@ -19,6 +19,11 @@ impl BuiltSymbol {
     pub(super) fn is_global(&self) -> bool {
         self.traits.contains(SymbolTraits::GLOBAL)
     }
+
+    /// Whether it is code, with a place in the image.
+    pub(super) fn is_code(&self) -> bool {
+        self.traits.contains(SymbolTraits::CALLABLE) && !self.traits.contains(SymbolTraits::ABSOLUTE)
+    }
 }
 
 /// ElfNames of sections, and where each begins.

@@ -78,18 +78,20 @@ pub enum ImageError {
     },
     /// The processor lacks instructions that the code uses.
     #[error(
-        "{}: no version fits this processor: {level} needs {}, which it lacks; build it with --cpu {have}",
+        "{}: no version fits this processor: {target} needs {}, which it lacks{others}; build with --cpu {build}",
         path.display(), missing.join(", ")
     )]
     Processor {
         /// The file.
         path: PathBuf,
-        /// The level that the code is for.
-        level: &'static str,
-        /// The instructions that are missing.
+        /// The processors that the code is for.
+        target: Box<str>,
+        /// The instruction sets that it uses and that are missing.
         missing: Vec<&'static str>,
-        /// The highest level that this processor has.
-        have: &'static str,
+        /// What the versions for other processors need beyond, as a part of the sentence.
+        others: Box<str>,
+        /// The target to build it for.
+        build: &'static str,
     },
     /// It is one whole.
     #[error("{}: it is one whole, without units that sources could replace; build it with --package", path.display())]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!      0  ELF header and program headers: what linkers of other tools, debuggers and profilers read
-//!    512  header of the image, 320 bytes, in words of 8 bytes
+//!    512  header of the image, 328 bytes, in words of 8 bytes
 //!   4096  contents of the segments, each from a multiple of 4096 on; zeros up to the next
 //!         images of the packed units, each a whole file as this one, from a multiple of 4096 on
 //!         tables, from a multiple of 4096 on
@@ -19,7 +19,7 @@
 //!          +56 16  id: XXH3-128 of all else, then  +176  8    one past the last
 //!                  16 zeros
 //!          +88  8  flags                           +184  8  .eh_frame_hdr; 0: there is none
-//!          +96  8  length of the memory            +192     16 regions: offset in the tables (4), rows (4)
+//!          +96  8  length of the memory            +192     17 regions: offset in the tables (4), rows (4)
 //!          +104 8  alignment of the memory
 //!
 //!  regions, in this order; an address is a distance from the start of the memory
@@ -34,7 +34,9 @@
 //!    indirect       4   address of the descriptor of a function that chooses its implementation
 //!    descriptors    8   address of the descriptor of a thread-local variable 4, offset of the variable in the image 4
 //!    units          4   name of a file
-//!    processors     4   name of the level of processors that the code is for
+//!    targets       40   name 4, bits of the widest vectors that its code uses, or 0 4, instruction sets that its code may use 16, that it
+//!                        uses 16 (by the numbers of `arch/x86_64/features.rs`). The first is the base, whose code runs with that of any other
+//!    versions      12   address of the word that calls of a function go by 4, target 4, address of the code of that target 4
 //!    packed        24   traits 8 (as the flags of an image), where the image of the unit with this number begins 8, its length 8
 //!    sources       40   unit 4, name 4, key 32: of the source and the options that the unit was compiled with
 //!    assumptions   40   unit 4, name 4, key 32: of a definition whose code the unit contains
@@ -50,10 +52,12 @@
 
 use twox_hash::XxHash3_128;
 
+use crate::arch::{CodeNeeds, Features};
+
 /// The beginning of the header.
 pub(super) const MAGIC: [u8; 8] = *b"urukimg\n";
 /// The version of the format that is written and read.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 /// The number of the interface between code in images and the engine: kinds of edges, entries, descriptors.
 pub(super) const INTERFACE: u32 = 1;
 /// Where the header is.
@@ -65,7 +69,7 @@ pub(super) const CHECKSUM: std::ops::Range<usize> = 40..56;
 /// The size of a page, which segments begin at.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// How many regions there are.
-pub(super) const REGIONS: usize = 16;
+pub(super) const REGIONS: usize = 17;
 
 /// A table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +85,8 @@ pub(super) enum Region {
     Indirect,
     Descriptors,
     Units,
-    Processors,
+    Targets,
+    Versions,
     Packed,
     Sources,
     Assumptions,
@@ -92,10 +97,11 @@ impl Region {
     /// The size of a row.
     pub(super) const fn row_bytes(self) -> usize {
         match self {
-            Self::Segments | Self::Sources | Self::Assumptions => 40,
-            Self::Relative | Self::NameIndex | Self::Indirect | Self::Units | Self::Processors => 4,
+            Self::Segments | Self::Targets | Self::Sources | Self::Assumptions => 40,
+            Self::Relative | Self::NameIndex | Self::Indirect | Self::Units => 4,
             Self::ImportWords | Self::Imports | Self::Descriptors => 8,
             Self::Fields | Self::Symbols | Self::Functions | Self::Packed => 24,
+            Self::Versions => 12,
             Self::Text => 1,
         }
     }
@@ -114,7 +120,8 @@ impl Region {
             Self::Indirect => "indirect functions",
             Self::Descriptors => "descriptors of thread-local variables",
             Self::Units => "units",
-            Self::Processors => "processors",
+            Self::Targets => "processors",
+            Self::Versions => "versions",
             Self::Packed => "packed units",
             Self::Sources => "sources",
             Self::Assumptions => "assumptions",
@@ -168,6 +175,17 @@ pub struct ImageSymbol<'i> {
     pub unit: u32,
     /// Its traits.
     pub traits: SymbolTraits,
+}
+
+/// Processors that an image has code for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageTarget<'i> {
+    /// Its name.
+    pub name: &'i str,
+    /// The instruction sets that its code may use.
+    pub declared: Features,
+    /// Those that its code uses, with the code of the base that runs beside it.
+    pub needs: CodeNeeds,
 }
 
 /// The thread-local variables of an image.

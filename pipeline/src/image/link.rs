@@ -8,14 +8,15 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLocals};
 use super::package::BuiltUnit;
-use crate::arch::{Architecture, Class, ProcessorLevel};
+use crate::arch::{Architecture, Class, CodeNeeds, Features, ProcessorTarget};
 use crate::debug::{NamedCode, NamedSymbol};
 use crate::executor::{Initializers, TlsPlacement, TlsShape};
 use crate::link::{
     Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase, RebaseTarget, parts,
 };
 use crate::memory::{
-    Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentRequest,
+    Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
+    SegmentRequest,
 };
 use crate::object::ObjectBuffer;
 
@@ -44,8 +45,24 @@ pub struct BuiltImage {
     pub(super) indirect: Vec<u32>,
     pub(super) descriptors: Vec<(u32, u32)>,
     pub(super) units: Vec<Box<str>>,
-    pub(super) level: ProcessorLevel,
+    pub(super) targets: Vec<BuiltTarget>,
+    pub(super) versions: Vec<BuiltVersion>,
     pub(super) packed: Vec<BuiltUnit>,
+}
+
+/// Processors with code for them. The base comes first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct BuiltTarget {
+    pub(super) target: ProcessorTarget,
+    pub(super) needs: CodeNeeds,
+}
+
+/// The code of a function for one of the targets, and the word that calls go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BuiltVersion {
+    pub(super) slot: u32,
+    pub(super) target: u32,
+    pub(super) code: u32,
 }
 
 /// A symbol, before it is a row.
@@ -67,7 +84,7 @@ pub(super) struct BuiltFunction {
     pub(super) target: Result<u64, u32>,
 }
 
-/// Links whole objects, in this order, as an image for processors of `level`. `is_discarded` says of which names the definitions do not count, and
+/// Links whole objects, in this order, as an image for the processors of `target`. `is_discarded` says of which names the definitions do not count, and
 /// `import` gives the flags of the definition of a name elsewhere, if there is one.
 ///
 /// The memory begins at `base` during the link; the result is the same for every base.
@@ -78,7 +95,7 @@ pub fn link_image(
     objects: &[ObjectBuffer],
     is_discarded: &dyn Fn(&str) -> bool,
     import: &dyn Fn(&str) -> Option<SymbolFlags>,
-    level: ProcessorLevel,
+    target: &ProcessorTarget,
     base: u64,
 ) -> Result<BuiltImage, LinkError> {
     let graphs = objects.iter().map(parts::parse).collect::<Result<Vec<_>, _>>()?;
@@ -143,7 +160,6 @@ pub fn link_image(
             .collect(),
         descriptors,
         units: names.units.to_vec(),
-        level,
         ..BuiltImage::default()
     };
     if !image.functions.is_empty() {
@@ -159,6 +175,8 @@ pub fn link_image(
         .collect();
     image.place(&requests, base);
     image.sort_fields(rebases.fields, base).map_err(|()| not_position_independent(&whole))?;
+    let needs = image.needs(target.features);
+    image.targets.push(BuiltTarget { target: target.clone(), needs });
     Ok(image)
 }
 
@@ -168,6 +186,27 @@ impl BuiltImage {
         for symbol in self.symbols.iter_mut().filter(|symbol| !promised(&symbol.name)) {
             symbol.traits.remove(SymbolTraits::GLOBAL);
         }
+    }
+
+    /// What the code needs, as code for processors with `declared`. It is decoded from the start of each symbol on, and from there to the next.
+    fn needs(&self, declared: Features) -> CodeNeeds {
+        let code =
+            self.segments.iter().zip(&self.contents).filter(|(segment, _)| segment.kind == SegmentKind::Code);
+        let mut starts: Vec<u64> =
+            self.symbols.iter().filter(|symbol| symbol.is_code()).map(|symbol| symbol.address).collect();
+        starts.sort_unstable();
+        let mut needs = CodeNeeds::default();
+        for (segment, contents) in code {
+            let end = segment.address + contents.len() as u64;
+            let inside = starts.iter().copied().filter(|start| (segment.address..end).contains(start));
+            let (mut from, ends) = (segment.address, inside.chain([end]));
+            for until in ends {
+                let part = &contents[(from - segment.address) as usize..(until - segment.address) as usize];
+                needs = needs.with(CodeNeeds::of_code(part, declared));
+                from = until;
+            }
+        }
+        needs
     }
 
     /// Gives each segment its place in the file.

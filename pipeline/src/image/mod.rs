@@ -38,9 +38,9 @@ mod writer;
 
 pub(crate) use bind::{bind, needed_distances};
 pub use error::{BindError, ImageError};
-pub use format::{ImageFlags, ImageSymbol, SymbolTraits};
+pub use format::{ImageFlags, ImageSymbol, ImageTarget, SymbolTraits};
 pub use link::{BuiltImage, link_image};
-pub use open::ImageFile;
+pub use open::{ImageFile, OverusedFunction};
 pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;
 pub use units::{KeyOfUnit, PackedUnit, UnitKey};

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::ImageError;
+use super::format::SymbolTraits;
 use super::format::{HEADER_AT, MAGIC, PAGE_BYTES, id_of};
 use super::reader::ImageReader;
-use crate::arch::ProcessorLevel;
-use crate::memory::{FileSegment, MappedFile};
+use crate::arch::{CodeNeeds, Features};
+use crate::memory::{FileSegment, MappedFile, SegmentKind};
 
 /// An open image.
 #[derive(Debug)]
@@ -18,6 +19,17 @@ pub struct ImageFile {
     reader: ImageReader,
     /// Where it begins in the file: further on if it is a unit of a package.
     begin: u64,
+}
+
+/// A function whose code uses more than the processors have that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverusedFunction {
+    /// Its name.
+    pub name: Box<str>,
+    /// The instruction sets beyond.
+    pub beyond: Features,
+    /// The processors that the code is for.
+    pub target: Box<str>,
 }
 
 impl ImageFile {
@@ -112,15 +124,45 @@ impl ImageFile {
         if owner != 0 && owner != rustix::process::geteuid().as_raw() {
             return Err(ImageError::Foreign { path: path(), owner });
         }
-        let Some(level) = self.reader.processor() else {
-            return Err(self.reader.damaged("the processor that it is for is not known"));
-        };
-        let missing = level.missing();
-        if !missing.is_empty() {
-            let have = ProcessorLevel::of_this_processor().name();
-            return Err(ImageError::Processor { path: path(), level: level.name(), missing, have });
+        self.reader.target_here().map(drop)
+    }
+
+    /// The functions whose code uses more than the processors have that it is for. A program may have such code, and run it where it has asked
+    /// the processor.
+    ///
+    /// # Errors
+    /// [`ImageError::Read`].
+    ///
+    /// # Cost
+    /// All code is read and decoded.
+    pub fn overused(&self) -> Result<Vec<OverusedFunction>, ImageError> {
+        let refused =
+            |source| ImageError::Read { path: self.reader.path().to_owned(), source: Arc::new(source) };
+        let targets: Vec<_> = self.reader.targets().collect();
+        let mut versions: Vec<_> =
+            self.reader.versions().map(|version| (version.code, version.target)).collect();
+        versions.sort_unstable();
+        let mut overused = Vec::new();
+        for segment in self.reader.segments().iter().filter(|segment| segment.kind == SegmentKind::Code) {
+            let mut contents = vec![0; segment.content_bytes as usize];
+            self.file.read_exact_at(&mut contents, self.begin + segment.file_offset).map_err(refused)?;
+            for symbol in
+                self.reader.symbols().filter(|symbol| symbol.traits.contains(SymbolTraits::CALLABLE))
+            {
+                let Some(start) = symbol.address.checked_sub(segment.address) else { continue };
+                let end = start.saturating_add(symbol.size_bytes.into());
+                let Some(code) = contents.get(start as usize..end as usize) else { continue };
+                let version = versions.iter().find(|(code, _)| *code == symbol.address);
+                let target = targets.get(version.map_or(0, |(_, target)| *target as usize));
+                let declared = target.map_or(Features::NONE, |target| target.declared);
+                let beyond = CodeNeeds::of_code(code, declared).features.without(declared);
+                if !beyond.is_empty() {
+                    let target = target.map_or("", |target| target.name).into();
+                    overused.push(OverusedFunction { name: symbol.name.into(), beyond, target });
+                }
+            }
         }
-        Ok(())
+        Ok(overused)
     }
 
     /// Maps the segments, and lets the file go.

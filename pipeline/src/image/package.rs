@@ -14,9 +14,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::format::{ImageFlags, PAGE_BYTES, SymbolTraits};
-use super::link::{BuiltImage, BuiltSymbol};
+use super::link::{BuiltImage, BuiltSymbol, BuiltTarget};
 use super::units::UnitKey;
-use crate::arch::ProcessorLevel;
+use crate::arch::{CodeNeeds, ProcessorTarget};
 
 /// A unit of a package, linked.
 #[derive(Debug, Default)]
@@ -30,6 +30,7 @@ pub struct BuiltUnit {
     /// Definitions that were its own as well, as far as the linker knows.
     left_out: Vec<Box<str>>,
     imports: Vec<(Box<str>, SymbolTraits)>,
+    needs: CodeNeeds,
 }
 
 impl BuiltUnit {
@@ -51,6 +52,7 @@ impl BuiltUnit {
             assumptions: Vec::new(),
             left_out,
             imports: image.imports.clone(),
+            needs: image.targets.first().map_or_else(CodeNeeds::default, |target| target.needs),
         }
     }
 
@@ -70,8 +72,8 @@ impl BuiltUnit {
     }
 }
 
-/// The file of a package of `units`, for processors of `level`.
-pub fn package(mut units: Vec<BuiltUnit>, level: ProcessorLevel) -> BuiltImage {
+/// The file of a package of `units`, for the processors of `target`.
+pub fn package(mut units: Vec<BuiltUnit>, target: &ProcessorTarget) -> BuiltImage {
     let mut homes = HashMap::new();
     for (number, unit) in units.iter().enumerate() {
         let home = |symbol: &BuiltSymbol| (number, unit.key(), symbol.traits.contains(SymbolTraits::WEAK));
@@ -95,7 +97,9 @@ pub fn package(mut units: Vec<BuiltUnit>, level: ProcessorLevel) -> BuiltImage {
         unit.assumptions.dedup();
     }
     let imports = foreign.into_iter().collect();
-    let mut image = BuiltImage { level, imports, ..BuiltImage::default() };
+    let mut image = BuiltImage { imports, ..BuiltImage::default() };
+    let needs = units.iter().fold(CodeNeeds::default(), |needs, unit| needs.with(unit.needs));
+    image.targets.push(BuiltTarget { target: target.clone(), needs });
     image.layout.flags = ImageFlags::PACKAGE.bits();
     (image.layout.memory_bytes, image.layout.memory_align) = (PAGE_BYTES, PAGE_BYTES);
     for (number, unit) in units.iter_mut().enumerate() {

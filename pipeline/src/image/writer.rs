@@ -7,7 +7,7 @@ use super::format::{
     CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, MAGIC, PAGE_BYTES, REGIONS, Region, checksum,
     hash_of_name, id_of,
 };
-use super::link::{BuiltFunction, BuiltImage, BuiltSymbol};
+use super::link::{BuiltFunction, BuiltImage, BuiltSymbol, BuiltTarget, BuiltVersion};
 use super::units::UnitKey;
 use crate::link::{Rebase, RebaseTarget, RuntimeEntry, TlsFact};
 use crate::memory::SegmentKind;
@@ -103,9 +103,17 @@ impl BuiltImage {
             tables.halves([name]);
         }
         tables.end(Region::Units);
-        let name = tables.name(self.level.name());
-        tables.halves([name]);
-        tables.end(Region::Processors);
+        for BuiltTarget { target, needs } in &self.targets {
+            let name = tables.name(&target.name);
+            tables.halves([name, needs.vector_bits]);
+            let sets = [target.features, needs.features].map(|set| set.bits().to_le_bytes());
+            tables.bytes.extend_from_slice(sets.as_flattened());
+        }
+        tables.end(Region::Targets);
+        tables.halves(
+            self.versions.iter().flat_map(|&BuiltVersion { slot, target, code }| [slot, target, code]),
+        );
+        tables.end(Region::Versions);
         tables.words(packed.iter().flatten().copied());
         tables.end(Region::Packed);
         for (unit, packed) in self.packed.iter().enumerate() {

@@ -17,5 +17,5 @@ pub(crate) fn ask(reader: &ImageReader) {
         reader.lookup(symbol.name);
     }
     reader.lookup("visit");
-    let _ = (reader.processor(), reader.flags(), reader.relocations(), reader.segments().len());
+    let _ = (reader.targets().count(), reader.flags(), reader.relocations(), reader.segments().len());
 }

@@ -27,12 +27,13 @@ fn reader_of(
         let object = compile(CC, "c", &format!("int {name}(void) {{ return {number}; }}"), &["-fPIC", "-O1"]);
         let object = ObjectBuffer::new(&*name, object);
         let none = |_: &str| None::<SymbolFlags>;
-        let image = link_image(&[object], &|_| false, &none, ProcessorLevel::V1, 0).expect("it links");
+        let image =
+            link_image(&[object], &|_| false, &none, &ProcessorLevel::V1.into(), 0).expect("it links");
         let mut unit = BuiltUnit::new(&*name, &image, vec![(path(number).into(), key(number))], Vec::new());
         assumes(number).into_iter().for_each(|definition| unit.assume(definition, [9; 32]));
         unit
     });
-    let bytes = package(built.collect(), ProcessorLevel::V1).to_bytes();
+    let bytes = package(built.collect(), &ProcessorLevel::V1.into()).to_bytes();
     ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole")
 }
 
@@ -127,12 +128,13 @@ fn two_thousand_units_in_a_chain_are_asked_about() {
         let at =
             bytes.windows(7).position(|name| name == b"f00000\0").expect("the name is in the table of names");
         bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
-        let image = link_image(&[ObjectBuffer::new(&*name, bytes)], &|_| false, &none, ProcessorLevel::V1, 0);
+        let image =
+            link_image(&[ObjectBuffer::new(&*name, bytes)], &|_| false, &none, &ProcessorLevel::V1.into(), 0);
         let mut unit = BuiltUnit::new(&*name, &image.expect("it links"), Vec::new(), Vec::new());
         unit.assume(format!("f{:05}", number + 1), [9; 32]);
         unit
     });
-    let bytes = package(units.collect(), ProcessorLevel::V1).to_bytes();
+    let bytes = package(units.collect(), &ProcessorLevel::V1.into()).to_bytes();
     let reader = ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole");
     let here = |name: &str| (name == "f02000").then_some([9; 32]);
     let mut validation = Validation::new(&reader);

@@ -1,6 +1,8 @@
-//! Levels of processors, as the psABI of x86-64 has them.
+//! Levels of processors, as the psABI of x86-64 has them, and targets in general.
 //!
 //! An image is compiled for a level, so that it runs on every processor that has it: by default on nearly all of the last fifteen years.
+
+use super::features::Features;
 
 /// A set of instructions that many processors have in common.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,33 +19,9 @@ pub enum ProcessorLevel {
     V4,
 }
 
-/// Whether this processor has each instruction set that the level adds to those below it.
-macro_rules! has {
-    ($($name:tt)*) => {
-        &[$(($name, || has_feature!($name))),*]
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-macro_rules! has_feature {
-    ($name:tt) => {
-        std::arch::is_x86_feature_detected!($name)
-    };
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-macro_rules! has_feature {
-    ($name:tt) => {
-        false
-    };
-}
-
-/// An instruction set, and whether this processor has it.
-type Feature = (&'static str, fn() -> bool);
-
-const ADDED_BY_V2: &[Feature] = has!("sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "cmpxchg16b");
-const ADDED_BY_V3: &[Feature] = has!("avx" "avx2" "bmi1" "bmi2" "f16c" "fma" "lzcnt" "movbe" "xsave");
-const ADDED_BY_V4: &[Feature] = has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl");
+const ADDED_BY_V2: &[&str] = &["sse3", "ssse3", "sse4.1", "sse4.2", "popcnt", "cx16"];
+const ADDED_BY_V3: &[&str] = &["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"];
+const ADDED_BY_V4: &[&str] = &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"];
 
 impl ProcessorLevel {
     /// Every level, the lowest first.
@@ -66,15 +44,38 @@ impl ProcessorLevel {
 
     /// The highest level that this processor has.
     pub fn of_this_processor() -> Self {
-        let has = |level: &Self| level.missing().is_empty();
+        let have = Features::of_this_processor();
+        let has = |level: &Self| have.contains(level.features());
         Self::ALL.into_iter().rev().find(has).unwrap_or(Self::V1)
     }
 
-    /// The instructions of the level that this processor lacks.
-    pub fn missing(self) -> Vec<&'static str> {
+    /// The instruction sets of the level, with those of the levels below.
+    pub fn features(self) -> Features {
         let levels = [(Self::V2, ADDED_BY_V2), (Self::V3, ADDED_BY_V3), (Self::V4, ADDED_BY_V4)].into_iter();
-        let needed = levels.filter(|(level, _)| *level <= self).flat_map(|(_, added)| added);
-        needed.filter(|(_, has)| !has()).map(|(name, _)| *name).collect()
+        let added = levels.filter(|(level, _)| *level <= self).flat_map(|(_, added)| added);
+        Features::of_names(added.copied())
+    }
+}
+
+/// Processors that code is compiled for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessorTarget {
+    /// Its name in reports and messages.
+    pub name: Box<str>,
+    /// The instruction sets that its code may use.
+    pub features: Features,
+}
+
+impl From<ProcessorLevel> for ProcessorTarget {
+    fn from(level: ProcessorLevel) -> Self {
+        Self { name: level.name().into(), features: level.features() }
+    }
+}
+
+impl Default for ProcessorTarget {
+    /// That of the default level.
+    fn default() -> Self {
+        ProcessorLevel::default().into()
     }
 }
 
@@ -86,10 +87,11 @@ mod tests {
     fn a_level_has_all_that_those_below_it_have() {
         for pair in ProcessorLevel::ALL.windows(2) {
             assert!(pair[0] < pair[1]);
-            assert!(pair[0].missing().len() <= pair[1].missing().len());
+            assert!(pair[1].features().contains(pair[0].features()));
         }
-        assert!(ProcessorLevel::V1.missing().is_empty());
-        assert!(ProcessorLevel::of_this_processor().missing().is_empty());
+        assert!(ProcessorLevel::V1.features().is_empty());
+        let all = [ADDED_BY_V2, ADDED_BY_V3, ADDED_BY_V4].concat();
+        assert_eq!(ProcessorLevel::V4.features().len() as usize, all.len(), "each name has a number");
         assert_eq!(ProcessorLevel::by_name("x86-64-v2"), Some(ProcessorLevel::V2));
     }
 }

@@ -4,6 +4,7 @@
 
 mod detour;
 mod encode;
+mod features;
 mod fragments;
 pub mod kinds;
 pub(crate) mod lazy;
@@ -24,9 +25,10 @@ use super::kind::{
 
 pub(super) use detour::{detour_bytes, distance_load, write_detour, write_detour_jump};
 pub(super) use encode::{encode, field_bytes, points_into, value};
+pub use features::{CodeNeeds, Features};
 pub(super) use fragments::{fragment_end, fragment_start, returns};
 pub(super) use kinds::{kind_name, kind_of_number};
-pub use levels::ProcessorLevel;
+pub use levels::{ProcessorLevel, ProcessorTarget};
 pub(super) use padding::{begins_with_jump_over, is_padding};
 pub(crate) use program::{START_FILES, jump_with_argument};
 pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
