@@ -44,6 +44,7 @@
 //! | link code without object files | [`LinkGraph::builder`](pipeline::link::LinkGraph::builder) |
 //! | compile functions when they are first called | [`Scope::add_lazy`] |
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
+//! | compile the functions that earlier runs have compiled, into a cache | [`JitBuilder::trace_compile`], [`Jit::precompile`] |
 //! | compile a program ahead, and load it in microseconds | [`ImageBuilder`], [`Scope::load_image`] |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run; several at one moment | [`Scope::redefine`]; [`Scope::add_lazy_group`] |
@@ -109,6 +110,7 @@ mod modules;
 mod object_unit;
 mod objects;
 mod package;
+mod precompile;
 mod ready;
 mod request;
 mod scope;
@@ -144,6 +146,7 @@ pub use image_unit::{ImageEvent, UnitRejected, UnitState};
 pub use jit::Jit;
 pub use lazy::LazyName;
 pub use objects::OnCall;
+pub use precompile::Precompiled;
 pub use request::Request;
 pub use scope::Scope;
 pub use unmapping::Unmapping;

@@ -10,7 +10,7 @@ use uruk_core::{ExecutorAddr, SessionError, SessionEvent, TaskDispatcher};
 use uruk_pipeline::debug::PerfFormat;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{Dump, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
-use uruk_pipeline::lazy::LazyCallFailure;
+use uruk_pipeline::lazy::{CompileTraceFile, LazyCallFailure};
 use uruk_pipeline::linking::CollectedObjects;
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -343,6 +343,36 @@ impl JitBuilder {
     pub fn tiers(mut self, policy: impl TierPolicy + 'static) -> Self {
         self.run.on_call = Some(OnCall::Function);
         self.compile.tiers = Some(Arc::new(policy));
+        self
+    }
+
+    /// Has functions noted in `file` when they are compiled because they are called, or compiled better: for [`Jit::precompile`] in another
+    /// process, or for an image.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(not(feature = "llvm"))]
+    /// # fn main() {}
+    /// # #[cfg(feature = "llvm")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use uruk::pipeline::lazy::{CompileTrace, CompileTraceFile};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("uruk-doc-{}.trace", std::process::id()));
+    /// let jit = uruk::Jit::builder().threads(1).compile_on_call(uruk::OnCall::Function);
+    /// let jit = jit.trace_compile(CompileTraceFile::append(&path)?).build()?;
+    /// jit.add_ir_text("main.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
+    /// // SAFETY: `next` takes and gives a 64-bit integer.
+    /// let next = unsafe { jit.get::<extern "C" fn(i64) -> i64>("next") }?;
+    /// assert_eq!(next(41), 42);
+    /// let trace: CompileTrace = std::fs::read_to_string(&path)?.parse()?;
+    /// assert_eq!(&*trace.functions[0].function.function, "next");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn trace_compile(mut self, file: CompileTraceFile) -> Self {
+        self.run.trace = Some(file);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
-use uruk_pipeline::lazy::{LazyCallFailure, LazyCallThroughManager, Speculator};
+use uruk_pipeline::lazy::{CompileTraceFile, LazyCallFailure, LazyCallThroughManager, Speculator};
 use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::object::CommonSymbols;
 
@@ -16,6 +16,7 @@ pub(super) struct RunOptions {
     pub(super) on_call: Option<OnCall>,
     pub(super) on_lazy_failure: Option<OnLazyFailure>,
     pub(super) initializes_on_lookup: bool,
+    pub(super) trace: Option<CompileTraceFile>,
 }
 
 impl RunOptions {
@@ -23,6 +24,9 @@ impl RunOptions {
     pub(super) fn linking(self, layer: Arc<ObjectLinkingLayer>, has_workers: bool) -> Arc<Linking> {
         let lazy = LazyCallThroughManager::new(ObjectLinkingLayer::clone(&layer))
             .with_speculator(Speculator::new(has_workers));
+        if let Some(trace) = self.trace {
+            lazy.speculator().trace_to(trace);
+        }
         let lazy = match self.on_lazy_failure {
             Some(handler) => lazy.on_failure(handler),
             None => lazy,

@@ -15,12 +15,13 @@ use uruk_kaleidoscope::nearest;
 
 use super::cache::CacheArgs;
 use super::examples::{
-    CACHE_EXAMPLES, EXAMPLES, HOW, IMAGE_EXAMPLES, KEPT, OPT_EXAMPLES, PAGE_EXAMPLES, REPL_EXAMPLES,
-    RUN_EXAMPLES, SEEN, TOP_EXAMPLES, TRACE_EXAMPLES, WHAT, WHEN,
+    CACHE_EXAMPLES, EXAMPLES, HOW, IMAGE_EXAMPLES, KEPT, OPT_EXAMPLES, PAGE_EXAMPLES, PRECOMPILE_EXAMPLES,
+    REPL_EXAMPLES, RUN_EXAMPLES, SEEN, TOP_EXAMPLES, TRACE_EXAMPLES, WHAT, WHEN,
 };
 use super::image_args::{ImageArgs, ImageCommand};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
+use super::precompile::PrecompileArgs;
 use super::record::{StatsArg, TraceArgs};
 use super::top::TopArgs;
 use super::values::{level, policy, seconds, stage, stage_passes};
@@ -55,6 +56,11 @@ pub(crate) enum Command {
     /// Compile and link a program ahead, into a file that starts without compiling.
     #[command(after_help = IMAGE_EXAMPLES)]
     Image(ImageArgs),
+    /// Compile the functions that traces list into a cache, and run nothing.
+    ///
+    /// `uruk run` with --lazy, the same files, the same options and the same cache then compiles none of them.
+    #[command(after_help = PRECOMPILE_EXAMPLES)]
+    Precompile(PrecompileArgs),
     /// Look after a cache of what was compiled: figures, a check of every entry, making room.
     #[command(after_help = CACHE_EXAMPLES)]
     Cache(CacheArgs),
@@ -209,7 +215,15 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = WHEN, long, value_name = "FILE", requires = "on_call")]
     pub(crate) record_order: Option<PathBuf>,
 
-    /// Compile the functions that FILE lists, as --record-order writes it, in the background before they are called.
+    /// Add the functions that are compiled to FILE when they are called, for `uruk precompile`: a line each.
+    ///
+    /// Several programs may add to one FILE, and children of a program do. The line is there as soon as the function is, also if the program
+    /// is killed. Several files are one after `sort -u`. So does URUK_TRACE_COMPILE=FILE in the environment, for programs that are run with
+    /// --lazy or --tiered.
+    #[arg(help_heading = WHEN, long, value_name = "FILE", requires = "on_call")]
+    pub(crate) trace_compile: Option<PathBuf>,
+
+    /// Compile the functions that FILE lists, as --record-order or --trace-compile writes it, in the background before they are called.
     ///
     /// The program is faster only where another core is idle. What FILE lists and no file has is passed over, and --stats counts it.
     #[arg(help_heading = WHEN, long, value_name = "FILE", requires = "on_call")]

@@ -4,7 +4,7 @@ use std::thread::available_parallelism;
 
 use uruk::Jit;
 use uruk::core::sync::Arc;
-use uruk::pipeline::lazy::{CallOrder, Speculator};
+use uruk::pipeline::lazy::{CallOrder, CompileTraceFile, Speculator};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::thread_exit::on_end_of_thread;
 use uruk::pipeline::tiers::Tiers;
@@ -73,6 +73,9 @@ impl Background {
             let recorded = recording.map_or(Ok(()), |file| file.end(|| this.speculator.first_calls()));
             if let Err(error) = recorded {
                 report::error(&error);
+            }
+            if let Some(failure) = this.speculator.trace().and_then(CompileTraceFile::failure) {
+                report::warning("the trace is not whole", &failure);
             }
         })
     }

@@ -33,6 +33,7 @@ Examples:
   uruk run --tiered db.bc                   compile what is called; better, what is called often
   uruk run --lazy --record-order calls db.bc   note which functions are called; next time, ahead:
   uruk run --lazy --speculate calls db.bc
+  uruk run --lazy --trace-compile app.trace app.bc   note what is compiled, for `uruk precompile`
   uruk run --trace t.json app.bc            then open t.json in ui.perfetto.dev
   uruk run --dump out app.c                 what LLVM made of it, step by step, is in out/
   uruk run --why-after 5 app.bc             if it takes five seconds to start, what it waits for
@@ -87,6 +88,15 @@ Examples:
   uruk image info --rejected app.uim a.bc b.bc            which these are
 
 Exit codes: of `run` those of the program; 0; 1 if a file cannot be compiled, linked, read or written; 2 for wrong usage.";
+
+pub(crate) const PRECOMPILE_EXAMPLES: &str = "\
+Examples:
+  uruk run --lazy --trace-compile app.trace app.bc        note what is compiled; several runs may add to it
+  uruk precompile app.trace app.bc --cache ~/.cache/uruk  on another machine of the kind, or after an edit
+  uruk run --lazy --cache ~/.cache/uruk app.bc            compiles nothing of it
+
+A trace is known by its contents; a file of --record-order is taken as one. What no file has is counted and passed over.
+Exit codes: 0; 1 if a file cannot be read, something is missing or the cache cannot be written; 2 for wrong usage.";
 
 pub(crate) const CACHE_EXAMPLES: &str = "\
 Examples:

@@ -17,6 +17,7 @@ mod order;
 mod page;
 mod passes;
 mod perf;
+mod precompile;
 mod profile;
 mod progress;
 mod record;
@@ -67,6 +68,7 @@ fn run_command() -> c_int {
             ImageCommand::Info(args) => done(image::info(&args)),
             ImageCommand::Verify(args) => done(image::verify(&args)),
         },
+        Command::Precompile(args) => done(precompile::precompile(&args)),
         Command::Opt(args) => done(opt::opt(&args)),
         Command::Page(args) => done(page::page(&args)),
         Command::Trace(args) => done(record::trace(&args)),

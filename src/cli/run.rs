@@ -342,6 +342,10 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
         let delay = Duration::from_millis(args.tier_delay.into());
         builder = builder.tiers(CallCounting::new().with_threshold(args.tier_threshold).with_quiet(delay));
     }
+    let is_on_call = args.lazy.is_some() || args.tiered;
+    if let Some(trace) = order::trace_file(args.trace_compile.as_deref(), is_on_call)? {
+        builder = builder.trace_compile(trace);
+    }
     if let Some(directory) = &args.dump {
         builder = builder.dump(dump(directory)?);
     } else if let Some(options) = cache_options(args)? {

@@ -89,6 +89,8 @@ impl LazyFunction {
                 let keep = || self.targets.lead_on_to(self.number, address, held);
                 match self.cell.promote(generation, address, keep) {
                     Some(_kept) => {
+                        let (unit, number) = self.known();
+                        self.manager.speculator.note_promoted(unit, &unit.functions[number]);
                         let name = || uruk_recorder::write_name(&body.name.readable().to_string());
                         uruk_recorder::note(|| {
                             Entry::new(Kind::Promoted).named(name()).with(Tier::Upper as u64, 0)
@@ -210,6 +212,16 @@ impl Destination for LazyFunction {
 }
 
 impl LazyFunction {
+    /// The tier that its body was compiled in.
+    fn tier(&self) -> Tier {
+        let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
+        let body = || self.cell.destination().name;
+        match improving {
+            Some(improving) if improving.improve.is_improvable(&body()) => Tier::Lower,
+            _ => Tier::Upper,
+        }
+    }
+
     /// Finds the body and has the slot lead there.
     fn bind(&self, slot: SlotAddr) -> Result<ExecutorAddr, LazyCallFailure> {
         let find = |body: &BodyName| self.find_here(body);
@@ -225,6 +237,7 @@ impl LazyFunction {
             let slot = StubSlot { addr: slot, group: self.group.clone() };
             let bound = self.cell.bind(&slot, find, keep, calls)?;
             self.manager.speculator.note_code(&self.manager.layer, bound);
+            self.manager.speculator.note_compiled(unit, &unit.functions[number], || self.tier());
             if let Some(promotion) = &self.promotion {
                 promotion.improve_if_urgent(&self.cell.destination().name);
             }

@@ -7,12 +7,27 @@ use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::{AliasMap, SymbolName, WeakJitDylib};
 
 use super::order::FunctionOfFile;
+use super::trace::TracedFunction;
+
+/// The file that functions are of, for messages, orders of calls and traces.
+pub(crate) struct FileOfUnit {
+    pub(crate) name: Arc<str>,
+    /// The suffix of names of functions that are local to the file. Orders and traces are without it.
+    pub(crate) ends_of_locals: Box<str>,
+    /// The beginning of the hash of its contents, if functions are noted in a trace.
+    pub(crate) source: Option<u64>,
+}
+
+impl FileOfUnit {
+    /// One whose functions all have names for others.
+    pub(super) fn named(name: &str) -> Self {
+        Self { name: name.into(), ends_of_locals: "".into(), source: None }
+    }
+}
 
 /// Functions that are defined together.
 pub(super) struct LazyUnit {
-    file: Arc<str>,
-    /// The suffix of names of functions that are local to the file.
-    ends_of_locals: Box<str>,
+    file: FileOfUnit,
     /// Where the bodies are.
     pub(super) dylib: WeakJitDylib,
     pub(super) functions: Box<[KnownFunction]>,
@@ -27,16 +42,13 @@ pub(super) struct KnownFunction {
     call: AtomicU64,
     /// Whether it was compiled before that.
     is_ahead: AtomicBool,
+    /// Whether its first compilation is noted in a trace.
+    is_traced: AtomicBool,
 }
 
 impl LazyUnit {
     /// A unit of functions, with their bodies in `dylib`.
-    pub(super) fn new(
-        file: Arc<str>,
-        ends_of_locals: Box<str>,
-        dylib: WeakJitDylib,
-        functions: &AliasMap,
-    ) -> Self {
+    pub(super) fn new(file: FileOfUnit, dylib: WeakJitDylib, functions: &AliasMap) -> Self {
         // Names of one body share a stub, which is the address of each.
         let mut names = BTreeMap::<&SymbolName, Vec<SymbolName>>::new();
         for (name, function) in functions {
@@ -47,19 +59,34 @@ impl LazyUnit {
             names,
             call: AtomicU64::new(0),
             is_ahead: AtomicBool::new(false),
+            is_traced: AtomicBool::new(false),
         };
-        Self { file, ends_of_locals, dylib, functions: names.into_iter().map(known).collect() }
+        Self { file, dylib, functions: names.into_iter().map(known).collect() }
     }
 
     pub(super) fn file(&self) -> &str {
-        &self.file
+        &self.file.name
+    }
+
+    /// The function as a trace has it, under the least of its names.
+    pub(super) fn traced(&self, function: &KnownFunction) -> Option<TracedFunction> {
+        let least = self.names(function).min_by(|a, b| a.function.cmp(&b.function))?;
+        Some(TracedFunction { function: least, source: self.file.source })
+    }
+
+    /// Whether the file has the contents of this hash, as far as is known.
+    pub(super) fn is_of(&self, source: Option<u64>) -> bool {
+        source.is_some() && source == self.file.source
     }
 
     /// The names of a function in its file.
     pub(super) fn names(&self, function: &KnownFunction) -> impl Iterator<Item = FunctionOfFile> {
         let name = |name: &SymbolName| {
             let name = name.as_str();
-            FunctionOfFile::new(&self.file, name.strip_suffix(&*self.ends_of_locals).unwrap_or(name))
+            FunctionOfFile::new(
+                &self.file.name,
+                name.strip_suffix(&*self.file.ends_of_locals).unwrap_or(name),
+            )
         };
         function.names.iter().map(name)
     }
@@ -88,5 +115,10 @@ impl KnownFunction {
 
     pub(super) fn note_ahead(&self) {
         self.is_ahead.store(true, Ordering::Relaxed); // as in `first_call`
+    }
+
+    /// Says whether it is the first time.
+    pub(super) fn note_traced(&self) -> bool {
+        !self.is_traced.swap(true, Ordering::Relaxed) // as in `first_call`
     }
 }

@@ -36,6 +36,8 @@ mod promotion;
 mod redirect;
 mod speculator;
 mod stubs;
+mod trace;
+mod trace_file;
 
 use std::any::Any;
 use std::fmt;
@@ -53,12 +55,15 @@ pub use self::function::callee;
 pub(crate) use self::function::use_the_locks;
 use self::function::{BodyName, LazyFunction};
 use self::group::StubGroup;
+pub(crate) use self::known::FileOfUnit;
 use self::known::{KnownFunction, LazyUnit};
 pub use self::order::{CallOrder, CallOrderError, FunctionOfFile};
 use self::promotion::Improving;
 pub use self::redirect::RedirectError;
 pub use self::speculator::{SpeculationStats, Speculator};
 use self::stubs::{Contents, StubKind};
+pub use self::trace::{CompileTrace, CompileTraceError, TracedFunction};
+pub use self::trace_file::{CompileTraceFile, CompileTraceFileError};
 use crate::linking::{ObjectLinkingLayer, StubTargets, Stubs};
 use crate::runtime::call_through::{Cells, Destination, NamedCells};
 use crate::tiers::Improve;
@@ -214,12 +219,12 @@ impl LazyCallThroughManager {
     /// ORC: `lazyReexports`.
     #[doc(alias = "lazyReexports")]
     pub fn lazy_reexports(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions("<lazy reexports>".into(), "".into(), bodies, functions, None)
+        self.lazy_functions(FileOfUnit::named("<lazy reexports>"), bodies, functions, None)
     }
 
     /// The stubs of a file, whose bodies are defined in `dylib` too. See [`FileStubs`].
     pub fn lazy_file(&self, dylib: &JitDylib, stubs: &FileStubs) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions(stubs.file().into(), "".into(), dylib, stubs.aliases(dylib.session()), None)
+        self.lazy_functions(FileOfUnit::named(stubs.file()), dylib, stubs.aliases(dylib.session()), None)
     }
 
     /// The same, of functions that are led elsewhere together: [`redirect`](Self::redirect) switches those of them that it is given at one
@@ -229,8 +234,7 @@ impl LazyCallThroughManager {
     /// As above. A later call is a load more than a jump. When several are redirected, a word for each function of the group, which stays
     /// until the stubs are removed.
     pub fn lazy_group(&self, bodies: &JitDylib, functions: AliasMap) -> Box<dyn MaterializationUnit> {
-        let name = "<lazy group>".into();
-        self.lazy_functions_of(LazyKind::Group, name, "".into(), bodies, functions)
+        self.lazy_functions_of(LazyKind::Group, FileOfUnit::named("<lazy group>"), bodies, functions)
     }
 
     /// The same, of functions that get better bodies from `improve` once they are called often.
@@ -243,32 +247,29 @@ impl LazyCallThroughManager {
         functions: AliasMap,
         improve: Arc<dyn Improve>,
     ) -> Box<dyn MaterializationUnit> {
-        self.lazy_functions("<lazy reexports>".into(), "".into(), bodies, functions, Some(improve))
+        self.lazy_functions(FileOfUnit::named("<lazy reexports>"), bodies, functions, Some(improve))
     }
 
-    /// The same with a name for messages and for orders of calls. There, names of functions lose the suffix `ends_of_locals`. Calls of
-    /// functions that can be improved are counted.
+    /// The same of a file, for messages, orders of calls and traces. Calls of functions that can be improved are counted.
     pub(crate) fn lazy_functions(
         &self,
-        name: Arc<str>,
-        ends_of_locals: Box<str>,
+        file: FileOfUnit,
         bodies: &JitDylib,
         functions: AliasMap,
         improve: Option<Arc<dyn Improve>>,
     ) -> Box<dyn MaterializationUnit> {
         let kind = improve.map_or(LazyKind::Plain, LazyKind::Improvable);
-        self.lazy_functions_of(kind, name, ends_of_locals, bodies, functions)
+        self.lazy_functions_of(kind, file, bodies, functions)
     }
 
     fn lazy_functions_of(
         &self,
         kind: LazyKind,
-        name: Arc<str>,
-        ends_of_locals: Box<str>,
+        file: FileOfUnit,
         bodies: &JitDylib,
         functions: AliasMap,
     ) -> Box<dyn MaterializationUnit> {
-        let unit = Arc::new(LazyUnit::new(name, ends_of_locals, bodies.downgrade(), &functions));
+        let unit = Arc::new(LazyUnit::new(file, bodies.downgrade(), &functions));
         self.speculator.add(&unit);
         Box::new(LazyReexports { unit, manager: self.clone(), bodies: bodies.downgrade(), functions, kind })
     }

@@ -63,7 +63,7 @@ pub struct CallOrderError {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+pub(super) enum What {
     Head,
     Tab,
     Escape,
@@ -102,15 +102,20 @@ impl FromStr for CallOrder {
     type Err = CallOrderError;
 
     fn from_str(text: &str) -> Result<Self, CallOrderError> {
-        let mut lines = (1..).zip(text.lines());
-        if lines.next().is_none_or(|(_, head)| head != HEAD) {
+        if !is_order(text) {
             return Err(CallOrderError { line: 1, what: What::Head });
         }
+        let lines = (1..).zip(text.lines()).skip(1);
         let functions = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let functions = functions.map(|(number, line)| read_line(line).map_err(|what| (number, what)));
         let functions: Result<_, _> = functions.collect();
         Ok(Self { functions: functions.map_err(|(line, what)| CallOrderError { line, what })? })
     }
+}
+
+/// Whether a text begins as an order of calls does.
+pub(super) fn is_order(text: &str) -> bool {
+    text.lines().next() == Some(HEAD)
 }
 
 fn read_line(line: &str) -> Result<FunctionOfFile, What> {
@@ -122,7 +127,7 @@ fn read_line(line: &str) -> Result<FunctionOfFile, What> {
     }
 }
 
-fn write_escaped(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+pub(super) fn write_escaped(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     name.chars().try_for_each(|char| match char {
         '\t' => f.write_str(r"\t"),
         '\n' => f.write_str(r"\n"),
@@ -132,7 +137,7 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     })
 }
 
-fn unescaped(name: &str) -> Result<Box<str>, What> {
+pub(super) fn unescaped(name: &str) -> Result<Box<str>, What> {
     let (mut chars, mut unescaped) = (name.chars(), String::with_capacity(name.len()));
     while let Some(char) = chars.next() {
         unescaped.push(match char {
