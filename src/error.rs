@@ -143,6 +143,14 @@ pub enum JitError {
     /// Files cannot be linked as an image.
     #[error("cannot link the image")]
     LinkImage(#[source] LinkError),
+    /// A file has nothing of the form that was asked for.
+    #[error("{file}: {why}")]
+    Emit {
+        /// The file.
+        file: Box<str>,
+        /// Why.
+        why: Box<str>,
+    },
     /// An image could not be written.
     #[error("{}: cannot be written", path.display())]
     WriteImage {

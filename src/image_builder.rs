@@ -14,6 +14,8 @@ use uruk_pipeline::image::{BuiltImage, BuiltUnit, ImageReader, UnitKey, link_ima
 use uruk_pipeline::ir::{JitTargetMachineBuilder, TargetOptions};
 use uruk_pipeline::link::LinkError;
 use uruk_pipeline::linking::CollectedObjects;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::object::ObjectBuffer;
 
 use crate::builder::JitBuilder;
 use crate::error::JitError;
@@ -107,6 +109,13 @@ impl ImageBuilder {
         Ok(Image { bytes: built.map_err(JitError::LinkImage)?.to_bytes() })
     }
 
+    /// Compiles what was added. The objects are in link order.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn link_and_take(&self) -> Result<Vec<ObjectBuffer>, JitError> {
+        self.jit.link_all()?;
+        Ok(self.collected.take().0)
+    }
+
     fn build_package(&self, import: &dyn Fn(&str) -> Option<SymbolFlags>) -> Result<BuiltImage, LinkError> {
         let assumptions = std::mem::take(&mut *self.assumptions.lock());
         let units = self.collected.take_units()?.into_iter().map(|link| {
@@ -138,9 +147,7 @@ impl Image {
     /// # Errors
     /// [`JitError::WriteImage`].
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
-        let path = path.as_ref();
-        replace(path, &self.bytes)
-            .map_err(|source| JitError::WriteImage { path: path.to_owned(), source: Arc::new(source) })
+        write(path.as_ref(), &self.bytes)
     }
 
     /// Its tables.
@@ -158,6 +165,12 @@ fn target(level: ProcessorLevel) -> Result<JitTargetMachineBuilder, JitError> {
     let host = JitTargetMachineBuilder::host()?;
     let (cpu, features) = (level.name().into(), String::new());
     Ok(JitTargetMachineBuilder::new(TargetOptions { cpu, features, ..host.options().clone() })?)
+}
+
+/// Writes a file, which is the old one or the new one at every moment.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), JitError> {
+    replace(path, bytes)
+        .map_err(|source| JitError::WriteImage { path: path.to_owned(), source: Arc::new(source) })
 }
 
 /// Writes a file under another name, and gives it its own when it is whole.

@@ -46,6 +46,7 @@
 //! | compile them ahead, in the order of an earlier run | [`Jit::speculator`] |
 //! | compile the functions that earlier runs have compiled, into a cache | [`JitBuilder::trace_compile`], [`Jit::precompile`] |
 //! | compile a program ahead, and load it in microseconds | [`ImageBuilder`], [`Scope::load_image`] |
+//! | the same as objects, assembly or bitcode, for other tools | `ImageBuilder::emit` |
 //! | compile soon, and better later | [`JitBuilder::tiers`] |
 //! | redefine functions while they run; several at one moment | [`Scope::redefine`]; [`Scope::add_lazy_group`] |
 //! | call by boxed values and by types, compile better while it runs, invalidate | [`CodeInstance`](instances::CodeInstance), [`CodeInstanceTable`](instances::CodeInstanceTable), [`InvokeTrampolines`](pipeline::invoke::InvokeTrampolines); `examples/boxed_runtime` |
@@ -86,6 +87,8 @@ mod compiler_runtime;
 #[cfg(feature = "dashboard")]
 pub mod dashboard;
 mod dylibs;
+#[cfg(feature = "llvm")]
+mod emitted;
 mod engine;
 mod error;
 mod executable;
@@ -134,6 +137,8 @@ pub use builder::JitBuilder;
 pub use cache::CacheOptions;
 #[cfg(feature = "cache")]
 pub use cached_object::NotCached;
+#[cfg(feature = "llvm")]
+pub use emitted::{EmitForm, Emitted};
 pub use error::{JitError, Unexported};
 pub use function::FunctionPointer;
 pub use guard::{Guard, GuardedFunction, PendingReclaim};

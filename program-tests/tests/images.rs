@@ -117,3 +117,112 @@ fn a_package_runs_with_its_sources_and_says_which_of_them_have_changed() {
     fs::write(&path, bytes).expect("it is ours");
     assert!(directory.ends("image verify a.uim", 1).contains("not those that were written"));
 }
+
+const LIBRARY: &str = r#"
+    #include <string.h>
+    int shared = 3;
+    __thread int local = 5;
+    static int calls;
+    static const char *names[] = {"one", "two"};
+    __attribute__((constructor)) static void begin(void) { shared = 4; }
+    __attribute__((noinline)) static int helper(int x) { return x + shared + local + calls++; }
+    int answer(int x) { return helper(x) + (int)strlen(names[x & 1]); }
+    int (*choose(void))(int) { return helper; }
+"#;
+const USER: &str = r#"
+    #ifdef OPENS
+    #include <dlfcn.h>
+    #endif
+    int answer(int), (*choose(void))(int);
+    extern int shared;
+    int main(void) {
+    #ifdef OPENS
+      void *library = dlopen("./out.so", RTLD_NOW);
+      if (!library) return 1;
+      int (*answer)(int) = dlsym(library, "answer"), (*(*choose)(void))(int) = dlsym(library, "choose"), *where = dlsym(library, "shared");
+    #else
+      int *where = &shared;
+    #endif
+      *where += 10;
+      return answer(1) + choose()(2);
+    }
+"#;
+
+/// Of the program above: 1 + 14 + 5 + 0 + 3, and 2 + 14 + 5 + 1.
+const ANSWER: i32 = 45;
+
+impl Directory {
+    /// Runs a line of a shell here.
+    fn shell(&self, line: &str) {
+        let status = Command::new("sh").current_dir(&self.0).args(["-ec", line]).status();
+        assert!(status.expect("there is a shell").success(), "{line}");
+    }
+
+    fn native(&self, program: &str) {
+        let status = Command::new(self.0.join(program)).current_dir(&self.0).status();
+        assert_eq!(status.expect("it is there").code(), Some(ANSWER), "{program}");
+    }
+}
+
+/// Natively, and of one part and of several.
+#[test]
+fn other_outputs_are_for_other_tools() {
+    let directory = Directory::new("outputs");
+    directory.write("library.c", LIBRARY);
+    directory.write("user.c", USER);
+    directory.write(
+        "more.c",
+        &LIBRARY
+            .replace(" answer", " more")
+            .replace("(*choose", "(*another")
+            .replace("int shared = 3;", "extern int shared;")
+            .replace(" local", " locals"),
+    );
+    for (parts, is_divided) in [("", false), ("--partition early --parts 3", true)] {
+        directory.shell("rm -rf parts out.*; mkdir parts");
+        let build = |emit: &str, files: &str| {
+            directory.ends(&format!("image build --emit {emit} {parts} -o out.{emit} {files}"), 0)
+        };
+        for emit in ["o", "s"] {
+            build(emit, "library.c");
+            match is_divided {
+                true => directory.shell(&format!("cd parts; ar x ../out.{emit}; test -f 2.{emit}; cc -fPIE -pie -o ../out.native ../user.c *.{emit}; rm *")),
+                false => directory.shell(&format!("cc -o out.native user.c out.{emit}")),
+            }
+            directory.native("out.native");
+        }
+        build("bc", "library.c");
+        let files = if is_divided { "parts/0.bc parts/1.bc parts/2.bc" } else { "out.bc" };
+        if is_divided {
+            directory.shell("cd parts; ar x ../out.bc");
+        }
+        directory.ends(&format!("run user.c {files}"), ANSWER);
+        // Two modules have local values of the same names.
+        build("so", "library.c more.c");
+        directory.shell(
+            "cc -DOPENS -o out.native user.c -ldl; readelf -W --dyn-syms out.so | grep -q ' another$'",
+        );
+        directory.shell("! readelf -W --dyn-syms out.so | grep -q 'uruk'");
+        directory.native("out.native");
+    }
+}
+
+#[test]
+fn what_has_no_such_output_is_refused_and_leaves_the_old_one() {
+    let directory = Directory::new("refused");
+    directory.write("a.ll", "define i32 @a() { ret i32 1 }");
+    directory.write("out.so", "old");
+    directory.write("b.c", "int b(void) { return 2; }");
+    compile(&directory.0.join("b.c"), &directory.0.join("b.o"));
+    let text = directory.ends("image build --emit s -o x.s a.ll b.o", 1);
+    assert!(text.contains("b.o: it is an object") && !directory.0.join("x.s").exists(), "{text}");
+    let Outcome { end, stderr, .. } =
+        directory.limited("CC=/no/such/cc", "image build --emit so -o out.so a.ll");
+    let text = String::from_utf8_lossy(&stderr);
+    assert!(matches!(end, End::Exited(1)) && text.contains("/no/such/cc"), "{text}");
+    let Outcome { end, stderr, .. } = directory.limited("CC=false", "image build --emit so -o out.so a.ll");
+    assert!(matches!(end, End::Exited(1)), "{}", String::from_utf8_lossy(&stderr));
+    assert_eq!(fs::read_to_string(directory.0.join("out.so")).expect("it is there"), "old");
+    let left = fs::read_dir(&directory.0).expect("it is there").count();
+    assert_eq!(left, 4, "nothing else is left");
+}

@@ -10,15 +10,16 @@ use uruk::pipeline::ir::Partition;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{FileKind, ObjectBuffer};
 use uruk::pipeline::runtime::process::ProcessSymbols;
-use uruk::{CacheOptions, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError};
+use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError};
 
 use super::clang::{self, SourceOptions};
-use super::image_args::{ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
+use super::image_args::{EmitArg, ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
 use super::observe::{Observers, TraceError};
 use super::record::{self, RecordError};
 use super::run::{RunError, add_file, cores};
+use super::shared::SharedError;
 use super::stats_report::ReportForm;
-use super::{cache, report};
+use super::{cache, report, shared};
 
 /// Why an image was not made, or not described.
 #[derive(Debug, thiserror::Error)]
@@ -30,10 +31,12 @@ pub(crate) enum ImageCommandError {
     #[error("cannot build the image {}", path.display())]
     Build { path: PathBuf, source: JitError },
     #[error(transparent)]
+    Shared(#[from] SharedError),
+    #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("which file is the image to be? Name it: -o FILE.uim")]
+    #[error("which file is it to be? Name it: -o FILE")]
     Unnamed,
     #[error(
         "{} of {units} units are not used with these sources: they are compiled when the image runs with them",
@@ -57,9 +60,7 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
         for file in &args.files {
             add_file(&builder, file, args.language.as_deref(), source)?;
         }
-        let failed = |source| ImageCommandError::Build { path: path.clone(), source };
-        let image = builder.build().map_err(failed)?;
-        image.write(&path).map_err(failed)
+        write(builder, args, &path)
     });
     // From here on the terminal shows an error, or nothing.
     observers.leave_terminal();
@@ -68,6 +69,22 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
         report::error(&error);
     }
     Ok(())
+}
+
+/// Makes what was asked for, and writes it.
+fn write(builder: ImageBuilder, args: &ImageBuildArgs, path: &Path) -> Result<(), ImageCommandError> {
+    let failed = |source| ImageCommandError::Build { path: path.to_owned(), source };
+    let form = match args.emit {
+        EmitArg::Image => return builder.build().and_then(|image| image.write(path)).map_err(failed),
+        EmitArg::So | EmitArg::O => EmitForm::Objects,
+        EmitArg::S => EmitForm::Assembly,
+        EmitArg::Bc => EmitForm::Bitcode,
+    };
+    let emitted = builder.emit(form).map_err(failed)?;
+    match args.emit {
+        EmitArg::So => Ok(shared::link(&emitted, &args.load, path)?),
+        _ => emitted.write(path).map_err(failed),
+    }
 }
 
 fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
@@ -82,7 +99,9 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
     };
     let mut jit = Jit::builder().optimization(args.optimize).partition(partition);
     jit = jit.threads(threads).process_symbols(process);
-    if let Some(directory) = cache::directory(args.cache.as_deref()) {
+    // A module whose object is found has no assembly.
+    let is_cached = !matches!(args.emit, EmitArg::S | EmitArg::Bc);
+    if let Some(directory) = cache::directory(args.cache.as_deref()).filter(|_| is_cached) {
         jit = jit.cache(CacheOptions::directory(directory));
     }
     let builder = ImageBuilder::for_processors(args.cpu, jit)?;
@@ -100,7 +119,7 @@ fn output(args: &ImageBuildArgs) -> Result<PathBuf, ImageCommandError> {
     }
     let first = args.files.first().filter(|file| *file != Path::new("-"));
     let stem = first.and_then(|file| file.file_stem()).ok_or(ImageCommandError::Unnamed)?;
-    Ok(Path::new(stem).with_extension("uim"))
+    Ok(Path::new(stem).with_extension(args.emit.extension()))
 }
 
 /// Describes an image.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use uruk::pipeline::arch::ProcessorLevel;
 use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy};
 
@@ -45,9 +45,20 @@ pub(crate) struct ImageBuildArgs {
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 
-    /// The file that the image goes to [default: the first FILE's name with .uim, in the current directory].
+    /// The file that the image goes to [default: the first FILE's name with .uim, or as --emit says, in the current directory].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// What is made: an image; a shared library, which the C compiler links (CC names another one); or what others link themselves, objects, assembly or
+    /// bitcode of the optimized modules. Of several files or parts the last three are an archive, in which these go by their numbers.
+    #[arg(
+        long,
+        value_name = "image|so|o|s|bc",
+        value_enum,
+        default_value = "image",
+        hide_possible_values = true
+    )]
+    pub(crate) emit: EmitArg,
 
     /// The language of standard input, if it is a source.
     #[arg(short = 'x', value_name = "c|c++", value_parser = ["c", "c++"])]
@@ -83,12 +94,35 @@ pub(crate) struct ImageBuildArgs {
 
     /// Make a package: each file is a unit, which is validated when it is first used. When the image runs, files that are named behind it are its
     /// sources: a unit that was compiled from another one is compiled again.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "emit")]
     pub(crate) package: bool,
 
     /// Print what was compiled, and how long each stage took.
     #[arg(long)]
     pub(crate) stats: bool,
+}
+
+/// `--emit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EmitArg {
+    Image,
+    So,
+    O,
+    S,
+    Bc,
+}
+
+impl EmitArg {
+    /// The end of the file's name.
+    pub(crate) fn extension(self) -> &'static str {
+        match self {
+            Self::Image => "uim",
+            Self::So => "so",
+            Self::O => "o",
+            Self::S => "s",
+            Self::Bc => "bc",
+        }
+    }
 }
 
 /// `uruk image info`.

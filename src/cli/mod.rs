@@ -24,6 +24,7 @@ mod record;
 mod repl;
 mod report;
 mod run;
+mod shared;
 mod stats;
 mod stats_report;
 mod tier_table;

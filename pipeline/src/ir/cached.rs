@@ -378,7 +378,7 @@ fn object_key(
     kept: &mut [&str],
     discards: &mut [&str],
 ) -> Key {
-    let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _, kept: _ } = compiler;
+    let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _, kept: _, listing: _ } = compiler;
     let mut options = options_of(target.decided());
     // A module that was compiled without the verifier is no hit for a compiler that verifies.
     options.extend([("verified", u64::from(verified)), ("debug information", u64::from(*keeps_debug_info))]);
@@ -396,7 +396,7 @@ impl IrCompiler {
     /// # Cost
     /// That of [`InterfaceIngredients::key`].
     pub fn unit_key(&self, source: &ObjectBuffer) -> Key {
-        let Self { target, pipeline, partition: _, keeps_debug_info: _, dump: _, kept: _ } = self;
+        let Self { target, pipeline, partition: _, keeps_debug_info: _, dump: _, kept: _, listing: _ } = self;
         let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
         let options = options_of(target.decided());
         UnitIngredients { source: source.bytes(), options: &options, passes: &passes, hooks: &hooks }.key()
@@ -528,13 +528,23 @@ mod tests {
                 ],
                 dump: [], // Objects are the same with it.
                 kept: [],
+                listing: [], // As with a dump.
                 keeps_debug_info: [true],
             }
         );
-        let described = changed.iter().map(|(field, compiler)| {
-            let IrCompiler { target: _, pipeline, partition, keeps_debug_info, dump: _, kept: _ } = compiler;
-            (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
-        });
+        let described =
+            changed.iter().map(|(field, compiler)| {
+                let IrCompiler {
+                    target: _,
+                    pipeline,
+                    partition,
+                    keeps_debug_info,
+                    dump: _,
+                    kept: _,
+                    listing: _,
+                } = compiler;
+                (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
+            });
         assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));
     }
 

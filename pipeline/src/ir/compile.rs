@@ -7,6 +7,7 @@ use super::ThreadSafeContext;
 use super::dump::Dump;
 use super::error::CompileError;
 use super::kept::{KeptIr, Onlookers, Watched};
+use super::listing::Listing;
 use super::machines::lose_machine;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::normalize::normalize;
@@ -33,14 +34,15 @@ pub struct IrCompiler {
     pub(super) partition: Partition,
     pub(super) dump: Option<Dump>,
     pub(super) kept: KeptIr,
+    pub(super) listing: Listing,
     pub(super) keeps_debug_info: bool,
 }
 
 impl IrCompiler {
     /// Compiles for `target` after running `pipeline`.
     pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
-        let (partition, kept) = (Partition::default(), KeptIr::default());
-        Self { target, pipeline, partition, dump: None, kept, keeps_debug_info: false }
+        let (partition, kept, listing) = (Partition::default(), KeptIr::default(), Listing::default());
+        Self { target, pipeline, partition, dump: None, kept, listing, keeps_debug_info: false }
     }
 
     /// Compiles for this machine at `level`, passes and code generation alike.
@@ -73,6 +75,11 @@ impl IrCompiler {
     /// The IR that it keeps, while that is wanted.
     pub fn kept(&self) -> &KeptIr {
         &self.kept
+    }
+
+    /// The modules that it lists, if that is wanted.
+    pub fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     /// The same compiler, with this answer to whether functions that are compiled by themselves ([`LazyModule`](super::LazyModule)) keep their
@@ -220,8 +227,8 @@ impl IrCompiler {
     fn compile_locked(&self, module: &LockedModule<'_>) -> Result<CompiledModule, CompileError> {
         normalize(module, &self.target)?;
         let target = self.target.for_module(module);
-        let (dump, kept) = (self.dump.clone(), self.kept.clone());
-        let onlookers = Onlookers { dump, kept, level: self.level_name() };
+        let (dump, kept, listing) = (self.dump.clone(), self.kept.clone(), self.listing.clone());
+        let onlookers = Onlookers { dump, kept, listing, level: self.level_name() };
         let watched = onlookers.begin(module, None);
         let (before, after) = match self.partition.policy_for(module) {
             PartitionPolicy::Whole => {

@@ -11,6 +11,7 @@ use uruk_core::sync::{Arc, Mutex};
 
 use super::dump::{Dump, DumpedModule};
 use super::error::CompileError;
+use super::listing::Listing;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::target::JitTargetMachineBuilder;
 use crate::object::ObjectBuffer;
@@ -100,11 +101,12 @@ impl KeptModule {
     }
 }
 
-/// Those that look on while a compiler works: a directory, a page.
+/// Those that look on while a compiler works: a directory, a page, a list.
 #[derive(Clone, Debug)]
 pub(super) struct Onlookers {
     pub(super) dump: Option<Dump>,
     pub(super) kept: KeptIr,
+    pub(super) listing: Listing,
     pub(super) level: String,
 }
 
@@ -112,6 +114,7 @@ pub(super) struct Onlookers {
 pub(super) struct Watched {
     dumped: Option<DumpedModule>,
     kept: Option<(KeptIr, String)>,
+    listed: (Listing, usize),
 }
 
 impl Onlookers {
@@ -125,7 +128,7 @@ impl Onlookers {
         if let Some((kept, level)) = &kept {
             kept.keep(module, format!("{level}, as it came"));
         }
-        Watched { dumped, kept }
+        Watched { dumped, kept, listed: (self.listing.clone(), part.unwrap_or_default()) }
     }
 }
 
@@ -138,6 +141,8 @@ impl Watched {
         if let Some((kept, level)) = &self.kept {
             kept.keep(module, format!("{level}, optimized"));
         }
+        let (listing, part) = &self.listed;
+        listing.optimized(module, *part, target);
     }
 
     /// The code was generated.

@@ -7,10 +7,7 @@
 use super::elf;
 use super::error::{LinkError, Site};
 use super::graph::{Binding, LinkGraph, Location, ObjectId};
-use crate::object::{self, ObjectBuffer};
-
-/// `ir/parts.h` has the same.
-const LOCAL_PREFIX: &str = "uruk.local.";
+use crate::object::{self, LOCAL_PREFIX, ObjectBuffer};
 
 /// Reads an object, or the objects of a module that was compiled in parts.
 pub(crate) fn parse(object: &ObjectBuffer) -> Result<LinkGraph<'_>, LinkError> {
