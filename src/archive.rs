@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Weak;
 
 use uruk_core::sync::Arc;
-use uruk_core::{GeneratorId, Resource, ResourceTracker, WeakResourceTracker};
+use uruk_core::{GeneratorId, Resource, ResourceTracker, TrackerError, WeakResourceTracker};
 use uruk_pipeline::object::SearchedArchive;
 
 use crate::objects::Linking;
@@ -34,9 +34,13 @@ impl AddedArchive {
         self.searched = Some(searched);
     }
 
-    /// Lets the archive stay with its dylib.
-    pub(crate) fn keep(mut self) {
+    /// Lets the archive go with `tracker` if that owns it, and stay with its dylib otherwise. It ends at once if the tracker was removed.
+    pub(crate) fn stay(mut self, tracker: &ResourceTracker, is_owned: bool) -> Result<(), TrackerError> {
+        if is_owned {
+            return tracker.add_resource(Box::new(self));
+        }
         (self.generator, self.searched) = (None, None);
+        Ok(())
     }
 }
 

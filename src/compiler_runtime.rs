@@ -33,7 +33,7 @@ impl CompilerRuntime {
     fn open(&self) -> Result<StaticArchiveGenerator, JitError> {
         let archive = ObjectBuffer::open(&self.path)
             .map_err(|source| JitError::Read { path: self.path.clone(), source: Arc::new(source) })?;
-        self.files.archive(&archive, None)
+        Ok(self.files.archive(self.files.archive_index(&archive)?, None))
     }
 }
 

@@ -110,14 +110,18 @@ impl Files {
         })
     }
 
+    /// What the members of an archive define.
+    pub(crate) fn archive_index(&self, archive: &ObjectBuffer) -> Result<ArchiveIndex, JitError> {
+        ArchiveIndex::read_with(archive, |member| self.format_of(member).names(member))
+    }
+
     /// Serves the members of an archive to lookups. Their definitions belong to `tracker` as long as there is a handle of that,
     /// and to the dylib's own tracker otherwise.
     pub(crate) fn archive(
         self: &Arc<Self>,
-        archive: &ObjectBuffer,
+        index: ArchiveIndex,
         tracker: Option<WeakResourceTracker>,
-    ) -> Result<StaticArchiveGenerator, JitError> {
-        let index = ArchiveIndex::read_with(archive, |member| self.format_of(member).names(member))?;
+    ) -> StaticArchiveGenerator {
         // Where objects are placed depends on what is linked beside them, so members are announced before they are
         // needed. They are mostly built alike: the first speak for all, and a large archive costs no more than a small one.
         for member in index.members().iter().take(ANNOUNCED_MEMBERS_MAX) {
@@ -136,7 +140,7 @@ impl Files {
                 added => added.map_err(|error| Arc::new(error) as SharedError),
             }
         };
-        Ok(StaticArchiveGenerator::new(index, define))
+        StaticArchiveGenerator::new(index, define)
     }
 
     /// Adds an archive to the dylib of `tracker`: its members join when something is missing, or defined tentatively alone. Who
@@ -147,8 +151,21 @@ impl Files {
         archive: &ObjectBuffer,
         is_owned: bool,
     ) -> Result<(), JitError> {
+        let added = self.search_archive(tracker, self.archive_index(archive)?, is_owned)?;
+        let (unit, dylib) = (tracker.dylib().session().intern(archive.name()), tracker.dylib().name().into());
+        let refused = |_| DefineError::TrackerDefunct { unit, dylib };
+        Ok(added.stay(tracker, is_owned).map_err(refused)?)
+    }
+
+    /// Has lookups of the dylib of `tracker` search an archive, until what is given is dropped.
+    pub(crate) fn search_archive(
+        self: &Arc<Self>,
+        tracker: &ResourceTracker,
+        index: ArchiveIndex,
+        is_owned: bool,
+    ) -> Result<AddedArchive, JitError> {
         let dylib = tracker.dylib();
-        let generator = Arc::new(self.archive(archive, is_owned.then(|| tracker.downgrade()))?);
+        let generator = Arc::new(self.archive(index, is_owned.then(|| tracker.downgrade())));
         let id = dylib.add_generator(generator.clone());
         // Both hold what is to hold this.
         let (files, generator) = (Arc::downgrade(self), Arc::downgrade(&generator));
@@ -169,13 +186,7 @@ impl Files {
             })
         })?;
         added.is_searched(searched);
-        if !is_owned {
-            added.keep();
-            return Ok(());
-        }
-        let (unit, dylib) = (dylib.session().intern(archive.name()), dylib.name().into());
-        let refused = |_| DefineError::TrackerDefunct { unit, dylib };
-        Ok(tracker.add_resource(Box::new(added)).map_err(refused)?)
+        Ok(added)
     }
 
     /// The format of a member of an archive.

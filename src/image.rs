@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
-use uruk_core::DefinitionGenerator;
 use uruk_core::sync::Arc;
+use uruk_core::{DefinitionGenerator, ResourceTracker};
 use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, SymbolTraits};
 use uruk_pipeline::linking::{ImageGenerator, image_units};
 use uruk_pipeline::runtime::allocation;
@@ -13,7 +13,7 @@ use crate::archive::AddedArchive;
 use crate::error::JitError;
 use crate::image_options::ImageOptions;
 use crate::image_unit::UnitState;
-use crate::package::Package;
+use crate::package::{Package, all_or_nothing};
 use crate::scope::Scope;
 use crate::units::FileUnits;
 
@@ -56,7 +56,8 @@ impl Scope {
     /// that another file has too changes nothing inside of it. The units of a package refer to each other as files do. Each is
     /// validated when it is first used: it is right while its [source](ImageOptions::source), if that is at hand, is the one that it was compiled
     /// from, and while the same holds of the units whose code it contains. A unit that is not right is compiled from its source,
-    /// as if the image had never had it. Units that run code at start are brought when the image is loaded.
+    /// as if the image had never had it. Units that run code at start are brought when the image is loaded. A package that cannot be loaded leaves
+    /// nothing in the dylib.
     ///
     /// # Errors
     /// [`JitError::Image`] if the file is no image, if it is damaged, if others may write to it, if it was made for another processor, or if it is a
@@ -97,10 +98,7 @@ impl Scope {
             self.check_first(image.reader())?;
         }
         if image.reader().is_package() {
-            let package = Arc::new(Package::load(image, options, files, &tracker, self.is_of_tracker())?);
-            package.define(dylib, self.names_for_process().iter().map(|name| &**name))?;
-            self.serve(package.clone());
-            return Ok(LoadedImage(Loaded::Package(package)));
+            return self.load_package(image, options);
         }
         if options.is_of_units() {
             return Err(ImageError::Whole { path: path.as_ref().to_owned() }.into());
@@ -109,19 +107,37 @@ impl Scope {
         files.define(&tracker, FileUnits::alone(Box::new(unit), traits))?;
         generator.define(dylib, self.names_for_process().iter().map(|name| &**name))?;
         let generator = Arc::new(generator);
-        self.serve(generator.clone());
+        // A tracker that was removed meanwhile drops it, and so the generator.
+        let _ = self.serve(&tracker, generator.clone()).stay(&tracker, self.is_of_tracker());
         Ok(LoadedImage(Loaded::Whole(generator)))
     }
 
-    /// Has lookups of the dylib find what `generator` has, as long as the scope's tracker is there.
-    fn serve(&self, generator: Arc<dyn DefinitionGenerator>) {
-        let id = self.dylib().add_generator(generator);
-        if self.is_of_tracker() {
-            let tracker = self.tracker();
-            let added = AddedArchive::new(&tracker, id, &self.engine.files.linking);
-            // A tracker that was removed meanwhile drops it, and so the generator.
-            let _ = tracker.add_resource(Box::new(added));
+    /// Loads a package: all that it adds to the dylib, or nothing.
+    fn load_package(&self, image: ImageFile, options: ImageOptions) -> Result<LoadedImage, JitError> {
+        let (files, tracker, is_owned) = (&self.engine.files, self.tracker(), self.is_of_tracker());
+        let (package, added) = all_or_nothing(&tracker, |staging| {
+            let owner = is_owned.then(|| tracker.downgrade());
+            let (package, archives) = Package::load(image, options, files, staging, owner)?;
+            let package = Arc::new(package);
+            package.bring_all(staging, self.names_for_process().iter().map(|name| &**name))?;
+            // Members of archives come when a name is missing: behind the names of the package.
+            let mut added = vec![self.serve(&tracker, package.clone())];
+            for index in archives {
+                added.push(files.search_archive(&tracker, index, is_owned)?);
+            }
+            Ok((package, added))
+        })?;
+        for generator in added {
+            // A tracker that was removed meanwhile drops it.
+            let _ = generator.stay(&tracker, is_owned);
         }
+        Ok(LoadedImage(Loaded::Package(package)))
+    }
+
+    /// Has lookups of the dylib find what `generator` has, until what is given is dropped.
+    fn serve(&self, tracker: &ResourceTracker, generator: Arc<dyn DefinitionGenerator>) -> AddedArchive {
+        let id = self.dylib().add_generator(generator);
+        AddedArchive::new(tracker, id, &self.engine.files.linking)
     }
 
     /// The names that libraries of a program want of it. They ask for these by the dylib's table, without a lookup.

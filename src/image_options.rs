@@ -40,9 +40,11 @@ impl ImageOptions {
         self
     }
 
-    /// A source of the program: bitcode, textual IR or an object. The [package](crate::ImageBuilder::package) that is loaded has a unit that was
+    /// A source of the program: bitcode, textual IR, an object, or an archive of these. The [package](crate::ImageBuilder::package) that is loaded has a unit that was
     /// compiled from the same bytes with the same options, under whichever name; then nothing of `source` is read. Otherwise the source
     /// counts, and a unit that was compiled from another source of that name does not.
+    ///
+    /// Each member of an archive is such a source, except that it counts when something needs it, as in [`Scope::add_archive`](crate::Scope::add_archive).
     ///
     /// # Cost
     /// One hash of the source when the image is loaded.

@@ -29,13 +29,26 @@ pub struct ImageEvent {
     pub reason: Rejection,
 }
 
-/// A unit was rejected, and its sources are not at hand.
+/// A unit was rejected, and not all of its sources are at hand.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{rejected}; load the image with its source, or build it again")]
+#[error("{rejected}; load the image with its source{}, or build it again", Sources(missing))]
 #[non_exhaustive]
 pub struct UnitRejected {
     /// The rejection.
     pub rejected: ImageEvent,
+    /// The names of the sources that the image was loaded without.
+    pub missing: Vec<Box<str>>,
+}
+
+/// The names behind the word.
+struct Sources<'n>(&'n [Box<str>]);
+
+impl fmt::Display for Sources<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() > 1 { "s" } else { "" })?;
+        let separators = [" "].into_iter().chain(std::iter::repeat(", "));
+        separators.zip(self.0).try_for_each(|(separator, name)| write!(f, "{separator}{name}"))
+    }
 }
 
 impl fmt::Display for ImageEvent {

@@ -6,19 +6,18 @@
 //! ```
 //!
 //! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once. If one of
-//! several sources cannot be added, those before it stay, and lookups that need the unit fail.
+//! several sources cannot be added, none is, and lookups that need the unit fail. A package that cannot be loaded leaves nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, WeakResourceTracker,
-    shared_error,
+    DefineError, DefinitionGenerator, GenerateRequest, ResourceTracker, WeakResourceTracker, shared_error,
 };
 use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, Rejection, SourceMatch, UnitKey, Validation};
 use uruk_pipeline::linking::image_units;
-use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 
 use crate::error::JitError;
 use crate::files::Files;
@@ -35,14 +34,23 @@ pub(crate) struct Package {
     tracker: Option<WeakResourceTracker>,
     on_reject: Option<Arc<RejectObserver>>,
     definitions: Option<Arc<DefinitionKeys>>,
-    /// By the numbers of the package's sources: those that were loaded with it.
-    sources: Vec<Option<ObjectBuffer>>,
+    /// By the numbers of the package's sources.
+    sources: Vec<Place>,
     state: Mutex<PackageState>,
 }
 
 struct PackageState {
     validation: Validation,
     stages: Vec<UnitStage>,
+}
+
+/// Where a source of a package is.
+#[derive(Clone)]
+enum Place {
+    Missing,
+    Here(ObjectBuffer),
+    /// A member of an archive that is another one than the package was made of. It comes when something needs it.
+    InArchive,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,26 +64,27 @@ enum UnitStage {
 }
 
 impl Package {
-    /// Looks which of the sources the package was made of, and adds those that are others, or new, to `tracker`.
+    /// Looks which of the sources the package was made of, and adds those that are others, or new, to `tracker`. Gives the archives too, without
+    /// the members that the package was made of. Definitions that come later belong to `owner`, or to the dylib.
     pub(crate) fn load(
         file: ImageFile,
         options: ImageOptions,
         files: &Arc<Files>,
         tracker: &ResourceTracker,
-        is_owned: bool,
-    ) -> Result<Self, JitError> {
+        owner: Option<WeakResourceTracker>,
+    ) -> Result<(Self, Vec<ArchiveIndex>), JitError> {
         file.check_trusted()?;
         let reader = file.reader();
-        let MatchedSources { validation, known, new } = match_sources(reader, files, &options);
+        let MatchedSources { validation, places, new, archives } = match_sources(reader, files, &options)?;
         let stages = vec![UnitStage::Unused; reader.packed().len()];
         let package = Self {
             name: reader.path().display().to_string(),
             file,
             files: files.clone(),
-            tracker: is_owned.then(|| tracker.downgrade()),
+            tracker: owner,
             on_reject: options.on_reject,
             definitions: options.definitions,
-            sources: known,
+            sources: places,
             state: Mutex::new(PackageState { validation, stages }),
         };
         package.tell();
@@ -95,7 +104,7 @@ impl Package {
                 package.bring(tracker, unit)?;
             }
         }
-        Ok(package)
+        Ok((package, archives))
     }
 
     /// The units whose sources are others.
@@ -128,18 +137,16 @@ impl Package {
         self.reader().packed().map(|unit| unit.name.into()).zip(states).collect()
     }
 
-    /// Brings the units that define `names`, as a lookup would: for symbols that are asked for in another way.
-    pub(crate) fn define<'n>(
+    /// Brings the units that define `names`, as a lookup would.
+    pub(crate) fn bring_all<'n>(
         &self,
-        dylib: &JitDylib,
+        tracker: &ResourceTracker,
         names: impl Iterator<Item = &'n str>,
     ) -> Result<(), JitError> {
-        let own = self.tracker.as_ref().and_then(WeakResourceTracker::upgrade);
-        let tracker = own.unwrap_or_else(|| dylib.default_tracker());
         let mut units: Vec<u32> = names.filter_map(|name| Some(self.reader().lookup(name)?.unit)).collect();
         units.sort_unstable();
         units.dedup();
-        units.into_iter().try_for_each(|unit| self.bring(&tracker, unit))
+        units.into_iter().try_for_each(|unit| self.bring(tracker, unit))
     }
 
     /// Defines a unit that is missing: from its image, or from its sources.
@@ -173,22 +180,27 @@ impl Package {
         if self.stage(unit) == Some(UnitStage::FromSource) {
             return Ok(());
         }
-        let numbers: Vec<usize> = self
-            .reader()
-            .sources()
-            .enumerate()
-            .filter(|(_, source)| source.unit == unit)
-            .map(|(number, _)| number)
-            .collect();
-        let sources: Option<Vec<ObjectBuffer>> =
-            numbers.iter().map(|number| self.sources[*number].clone()).collect();
-        let Some(sources) = sources.filter(|sources| !sources.is_empty()) else {
-            let event = self.event(unit);
-            let missing = event.map(|rejected| JitError::UnitRejected(Box::new(UnitRejected { rejected })));
-            return missing.map_or(Ok(()), Err);
-        };
+        let known = self.reader().sources().zip(&self.sources).filter(|(source, _)| source.unit == unit);
+        let (mut sources, mut missing, mut is_known) = (Vec::new(), Vec::new(), false);
+        for (source, place) in known {
+            is_known = true;
+            match place {
+                Place::Missing => missing.push(source.name.into()),
+                Place::Here(source) => sources.push(source.clone()),
+                Place::InArchive => {}
+            }
+        }
+        if !is_known || !missing.is_empty() {
+            let missing = |rejected| JitError::UnitRejected(Box::new(UnitRejected { rejected, missing }));
+            return self.event(unit).map(missing).map_or(Ok(()), Err);
+        }
         self.set_stage(unit, UnitStage::FromSource);
-        let added = sources.into_iter().try_for_each(|source| self.files.add_source(tracker, source));
+        let added = match &sources[..] {
+            [source] => self.files.add_source(tracker, source.clone()),
+            sources => all_or_nothing(tracker, |staging| {
+                sources.iter().try_for_each(|source| self.files.add_source(staging, source.clone()))
+            }),
+        };
         if added.is_err() {
             // The next lookup fails as well.
             self.set_stage(unit, UnitStage::Told);
@@ -260,33 +272,93 @@ impl Package {
     }
 }
 
+/// Adds to a tracker of its own, whose contents go to `tracker` if all went well. Otherwise they are removed.
+///
+/// Better bodies of functions that are compiled in tiers go with the dylib afterwards: what makes them knows the tracker that it began with.
+pub(crate) fn all_or_nothing<T>(
+    tracker: &ResourceTracker,
+    add: impl FnOnce(&ResourceTracker) -> Result<T, JitError>,
+) -> Result<T, JitError> {
+    let staging = tracker.dylib().create_tracker();
+    let added = add(&staging).and_then(|added| match staging.transfer_to(tracker) {
+        Ok(()) => Ok(added),
+        Err(_) => {
+            let dylib = tracker.dylib();
+            let (unit, dylib) = (dylib.session().intern("<package>"), dylib.name().into());
+            Err(DefineError::TrackerDefunct { unit, dylib }.into())
+        }
+    });
+    if added.is_err() {
+        // Refused if another thread has found a definition meanwhile, and uses it: then the dylib keeps what is there.
+        let _ = staging.remove();
+    }
+    added
+}
+
 /// The sources that a package is loaded with.
 struct MatchedSources {
     validation: Validation,
     /// By the numbers of the package's sources.
-    known: Vec<Option<ObjectBuffer>>,
+    places: Vec<Place>,
     /// Those of no unit.
     new: Vec<ObjectBuffer>,
+    /// The archives, without the members that the package was made of.
+    archives: Vec<ArchiveIndex>,
 }
 
-fn match_sources(reader: &ImageReader, files: &Files, options: &ImageOptions) -> MatchedSources {
-    let mut validation = Validation::new(reader);
-    let sources = &options.sources;
-    let keyed: Vec<_> = sources.iter().map(|source| (&**source.name(), key_of(files, source))).collect();
-    let (mut known, mut new) = (vec![None; reader.sources().len()], Vec::new());
-    for (source, found) in sources.iter().zip(validation.match_sources(reader, &keyed)) {
-        match found {
-            SourceMatch::Same(number) | SourceMatch::Changed(number) => known[number] = Some(source.clone()),
-            SourceMatch::New => new.push(source.clone()),
+/// A file, or the member of an archive by their numbers.
+enum Given<'s> {
+    File(&'s ObjectBuffer),
+    Member(usize, usize),
+}
+
+fn match_sources(
+    reader: &ImageReader,
+    files: &Files,
+    options: &ImageOptions,
+) -> Result<MatchedSources, JitError> {
+    let (mut given, mut archives) = (Vec::new(), Vec::new());
+    for source in &options.sources {
+        if matches!(FileKind::of(source.bytes()), FileKind::Archive | FileKind::ThinArchive) {
+            let index = files.archive_index(source)?;
+            given.extend((0..index.members().len()).map(|member| Given::Member(archives.len(), member)));
+            archives.push(index);
+        } else {
+            given.push(Given::File(source));
         }
     }
+    let contents = |given: &Given<'_>| match *given {
+        Given::File(source) => source.clone(),
+        Given::Member(archive, member) => archives[archive].members()[member].contents().clone(),
+    };
+    let contents: Vec<ObjectBuffer> = given.iter().map(contents).collect();
+    let keyed: Vec<_> = contents.iter().map(|source| (&**source.name(), key_of(files, source))).collect();
+    let mut validation = Validation::new(reader);
+    let (mut places, mut new) = (vec![Place::Missing; reader.sources().len()], Vec::new());
+    let mut left_out = vec![HashSet::new(); archives.len()];
+    for ((given, source), found) in given.iter().zip(&contents).zip(validation.match_sources(reader, &keyed))
+    {
+        match (found, given) {
+            (SourceMatch::Same(number), Given::Member(archive, member)) => {
+                places[number] = Place::Here(source.clone());
+                left_out[*archive].insert(*member);
+            }
+            (SourceMatch::Changed(number), Given::Member(..)) => places[number] = Place::InArchive,
+            (SourceMatch::New, Given::Member(..)) => {}
+            (SourceMatch::Same(number) | SourceMatch::Changed(number), Given::File(_)) => {
+                places[number] = Place::Here(source.clone());
+            }
+            (SourceMatch::New, Given::File(_)) => new.push(source.clone()),
+        }
+    }
+    archives.iter_mut().zip(&left_out).for_each(|(index, left_out)| index.leave_out(left_out));
     // Later: the sources of a unit that has changed are added, if it is left out too.
     for (unit, packed) in (0..).zip(reader.packed()) {
         if options.left_out.iter().any(|name| **name == *packed.name) {
             validation.reject(unit, Rejection::LeftOut);
         }
     }
-    MatchedSources { validation, known, new }
+    Ok(MatchedSources { validation, places, new, archives })
 }
 
 /// The reason for which an image of a unit is not used, if its sources may be instead.
@@ -323,8 +395,10 @@ impl DefinitionGenerator for Package {
     }
 
     fn generate(&self, request: GenerateRequest) {
+        let own = self.tracker.as_ref().and_then(WeakResourceTracker::upgrade);
+        let tracker = own.unwrap_or_else(|| request.dylib().default_tracker());
         let names = request.symbols().iter().map(|(name, _)| name.as_str());
-        let defined = self.define(request.dylib(), names);
+        let defined = self.bring_all(&tracker, names);
         request.finish(defined.map_err(shared_error));
     }
 }

@@ -8,7 +8,7 @@ use uruk::core::Readable;
 use uruk::pipeline::image::{ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation};
 use uruk::pipeline::ir::Partition;
 use uruk::pipeline::memory::SegmentKind;
-use uruk::pipeline::object::{FileKind, ObjectBuffer};
+use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 use uruk::pipeline::runtime::process::ProcessSymbols;
 use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError};
 
@@ -207,8 +207,15 @@ fn rejected(
         SourceOptions { optimize: sources.optimize, with_lines: false, processor: processor(reader) };
     let mut keyed = Vec::new();
     for file in &sources.files {
-        if let Some(source) = source(file, options)? {
-            keyed.push((source.name().to_string(), jit.key_of_source(&source)));
+        let Some(source) = source(file, options)? else { continue };
+        let mut note = |source: &ObjectBuffer| {
+            keyed.push((source.name().to_string(), jit.key_of_source(source)));
+        };
+        if FileKind::of(source.bytes()) == FileKind::Archive {
+            let index = ArchiveIndex::read(&source).map_err(JitError::from)?;
+            index.members().iter().for_each(|member| note(member.contents()));
+        } else {
+            note(&source);
         }
     }
     let keyed: Vec<_> = keyed.iter().map(|(name, key)| (&**name, *key)).collect();
@@ -234,7 +241,7 @@ fn source(file: &Path, options: SourceOptions<'_>) -> Result<Option<ObjectBuffer
     let source = ObjectBuffer::open(file).map_err(refused)?;
     let is_text = file.extension().is_some_and(|extension| extension == "ll");
     let is_source = match FileKind::of(source.bytes()) {
-        FileKind::Bitcode | FileKind::TextualIr | FileKind::Object => true,
+        FileKind::Bitcode | FileKind::TextualIr | FileKind::Object | FileKind::Archive => true,
         FileKind::Other => is_text,
         _ => false,
     };

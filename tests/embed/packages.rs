@@ -9,7 +9,7 @@ use uruk::core::sync::Mutex;
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage, Scope, UnitState};
 
-use crate::support::{c, engine};
+use crate::support::{archive, c, engine};
 
 const ROUND: &str = "define i64 @round(i64 %x) { %y = mul i64 %x, 10 ret i64 %y }";
 const OTHER_ROUND: &str = "define i64 @round(i64 %x) { %y = call i64 @times(i64 %x) ret i64 %y }
@@ -155,6 +155,86 @@ fn a_unit_that_is_rejected_and_has_no_source_fails_for_that_reason() {
         text.contains("contains code of `shared`") && text.contains("load the image with its source"),
         "{text}"
     );
+}
+
+/// One that shares sections with another is one unit with it. The sentence named the source that had changed, which was at hand.
+#[test]
+fn the_sources_that_are_missing_are_named() {
+    let builder = builder();
+    let object = |name: &str, x: i32| {
+        let noted = format!("__attribute__((section(\"notes\"), used)) int note_{name} = {x};");
+        c(&format!("{name}.o"), &format!("{noted} long {name}(long x) {{ return x + {x}; }}"))
+    };
+    builder.add_object(object("one", 1)).expect("new");
+    builder.add_object(object("two", 2)).expect("new");
+    let package = PackageOnDisk::built(builder);
+    let jit = engine(1);
+    let options = ImageOptions::new().source(object("one", 7));
+    let error = jit.load_image(&package.0, options).expect_err("the other half is missing");
+    let text = WithCauses(&error).to_string();
+    assert!(text.contains("one.o is not used") && text.contains("with its source two.o, or build"), "{text}");
+    assert!(jit.lookup("one").is_err() && jit.lookup("two").is_err(), "nothing is left");
+    package.load(&jit, ImageOptions::new().source(object("one", 7)).source(object("two", 2)));
+    assert_eq!((call(&jit, "one", 0), call(&jit, "two", 0)), (7, 2));
+}
+
+/// Sources before the broken one, and units that run at start, stayed.
+#[test]
+fn a_package_that_cannot_be_loaded_leaves_nothing() {
+    let builder = builder();
+    let begins = "int count; __attribute__((constructor)) static void begin(void) { count = 5; } int get(void) { return count; }";
+    builder.add_object(c("a.o", begins)).expect("new");
+    builder.add_ir_text("round.ll", ROUND).expect("new");
+    let package = PackageOnDisk::built(builder);
+    let archived = archive("lib.a", &[c("more.o", "long more(long x) { return x + 1; }")]);
+    for is_owned in [false, true] {
+        let jit = engine(1);
+        let tracker = jit.create_tracker();
+        let scope = if is_owned { jit.in_tracker(&tracker) } else { jit.in_dylib(jit.main_dylib()) };
+        let options = |text: &str| {
+            let new = [("new.ll", REPORT), ("round.ll", text)];
+            with(&new).source(archived.clone())
+        };
+        let broken = options("define i64 @round(i64 %x) { oh }");
+        scope.load_image(&package.0, broken).expect_err("that is no IR");
+        let left = || {
+            // A lookup would find the `round` of the C library.
+            let names = ["count", "get", "round", "report"].map(|name| jit.intern(name));
+            (jit.main_dylib().flags(names).len(), jit.lookup("more").is_ok())
+        };
+        assert_eq!(left(), (0, false));
+        assert_eq!(jit.platform().take_needed(None), [], "nothing is to begin");
+        let image = package.load(&scope, options(ROUND));
+        assert_eq!((call(&jit, "report", 4), call(&jit, "more", 4)), (41, 5));
+        assert_eq!(states(&image), "UU");
+        if is_owned {
+            tracker.remove().expect("nothing objects");
+            assert_eq!(left(), (0, false));
+        }
+    }
+}
+
+#[test]
+fn members_of_archives_are_compared_as_files_are() {
+    let member =
+        |name: &str, x: i32| c(&format!("{name}.o"), &format!("long {name}(long x) {{ return x * {x}; }}"));
+    // A compiler that runs twice makes two objects: the names of its files are in them.
+    let (one, two) = (member("one", 10), member("two", 20));
+    let user = c("user.o", "long one(long x); long user(long x) { return one(x) + 1; }");
+    let builder = builder();
+    builder.add_object(user.clone()).expect("new");
+    builder.add_archive(&archive("lib.a", &[one.clone(), two.clone()])).expect("it is whole");
+    let package = PackageOnDisk::built(builder);
+    let load = |members: &[ObjectBuffer]| {
+        let jit = engine(1);
+        let options = ImageOptions::new().source(user.clone()).source(archive("moved/lib.a", members));
+        let image = package.load(&jit, options);
+        let called = (call(&jit, "user", 1), call(&jit, "two", 1));
+        (called, states(&image))
+    };
+    assert_eq!(load(&[one.clone(), two]), ((11, 20), "UU".to_owned()));
+    assert_eq!(load(&[member("one", 30), member("two", 40)]), ((31, 40), "UR".to_owned()));
+    assert_eq!(load(&[member("two", 40), one]), ((11, 40), "UU".to_owned()));
 }
 
 #[test]

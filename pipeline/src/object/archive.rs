@@ -178,6 +178,20 @@ impl ArchiveIndex {
         self.member_defining(symbol).into_iter().chain(others)
     }
 
+    /// Lets the members at `positions` define nothing: what they define is found elsewhere.
+    pub fn leave_out(&mut self, positions: &HashSet<usize>) {
+        if positions.is_empty() {
+            return;
+        }
+        (self.by_symbol, self.repeated) = Default::default();
+        for position in 0..self.members.len() {
+            let symbols = std::mem::take(&mut self.members[position].symbols);
+            if !positions.contains(&position) {
+                self.add(symbols.iter().map(|name| (&**name).into()), position);
+            }
+        }
+    }
+
     /// How many names the archive defines.
     pub fn symbol_count(&self) -> usize {
         self.by_symbol.len()
