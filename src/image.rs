@@ -12,7 +12,7 @@ use uruk_pipeline::runtime::allocation;
 use crate::archive::AddedArchive;
 use crate::error::JitError;
 use crate::image_options::ImageOptions;
-use crate::image_unit::UnitState;
+use crate::image_unit::{FromImage, UnitState};
 use crate::package::{Package, all_or_nothing};
 use crate::scope::Scope;
 use crate::units::FileUnits;
@@ -41,6 +41,15 @@ impl LoadedImage {
         match &self.0 {
             Loaded::Whole(_) => Vec::new(),
             Loaded::Package(package) => package.units(),
+        }
+    }
+
+    /// The unit of a package that defines `symbol` for others, and where its code comes from. `None` if no unit does, or if the image is one
+    /// whole. [`why`](uruk_core::ExecutionSession::why) says the same in a sentence.
+    pub fn origin(&self, symbol: &str) -> Option<FromImage> {
+        match &self.0 {
+            Loaded::Whole(_) => None,
+            Loaded::Package(package) => package.origin(symbol),
         }
     }
 }

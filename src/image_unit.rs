@@ -17,6 +17,16 @@ pub enum UnitState {
     Rejected(Rejection),
 }
 
+/// The unit of a package that has a symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FromImage {
+    /// The unit.
+    pub unit: Box<str>,
+    /// Where the unit comes from.
+    pub state: UnitState,
+}
+
 /// A unit of an image was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

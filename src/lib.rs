@@ -147,7 +147,7 @@ pub use host::Data;
 pub use image::LoadedImage;
 pub use image_builder::{Image, ImageBuilder};
 pub use image_options::ImageOptions;
-pub use image_unit::{ImageEvent, UnitRejected, UnitState};
+pub use image_unit::{FromImage, ImageEvent, UnitRejected, UnitState};
 pub use jit::Jit;
 pub use lazy::LazyName;
 pub use objects::OnCall;

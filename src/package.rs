@@ -13,7 +13,8 @@ use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    DefineError, DefinitionGenerator, GenerateRequest, ResourceTracker, WeakResourceTracker, shared_error,
+    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, SymbolName,
+    WeakResourceTracker, shared_error,
 };
 use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, Rejection, SourceMatch, UnitKey, Validation};
 use uruk_pipeline::linking::image_units;
@@ -22,7 +23,7 @@ use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 use crate::error::JitError;
 use crate::files::Files;
 use crate::image_options::{DefinitionKeys, ImageOptions, RejectObserver};
-use crate::image_unit::{ImageEvent, UnitRejected, UnitState};
+use crate::image_unit::{FromImage, ImageEvent, UnitRejected, UnitState};
 use crate::units::FileUnits;
 
 /// A package that was loaded.
@@ -137,6 +138,26 @@ impl Package {
         self.reader().packed().map(|unit| unit.name.into()).zip(states).collect()
     }
 
+    /// The unit that has a symbol.
+    pub(crate) fn origin(&self, symbol: &str) -> Option<FromImage> {
+        let unit = self.reader().lookup(symbol)?.unit;
+        let name = self.reader().packed_unit(unit)?.name.into();
+        let state = self.state.lock();
+        let rejected = state.validation.reason(unit).cloned().map(UnitState::Rejected);
+        let state = rejected.unwrap_or_else(|| match state.stages.get(unit as usize) {
+            Some(UnitStage::Used) => UnitState::Used,
+            _ => UnitState::Unused,
+        });
+        Some(FromImage { unit: name, state })
+    }
+
+    /// The unit that has a source of this name, as it is added.
+    fn unit_of_source(&self, name: &str) -> Option<u32> {
+        let is_it = |place: &Place| matches!(place, Place::Here(source) if **source.name() == *name);
+        let (source, _) = self.reader().sources().zip(&self.sources).find(|(_, place)| is_it(place))?;
+        Some(source.unit)
+    }
+
     /// Brings the units that define `names`, as a lookup would.
     pub(crate) fn bring_all<'n>(
         &self,
@@ -243,8 +264,7 @@ impl Package {
 
     fn event(&self, unit: u32) -> Option<ImageEvent> {
         let state = self.state.lock();
-        let (_, reason) = state.validation.rejected().find(|(rejected, _)| *rejected == unit)?;
-        Some(self.event_of(unit, reason))
+        Some(self.event_of(unit, state.validation.reason(unit)?))
     }
 
     fn event_of(&self, unit: u32, reason: &Rejection) -> ImageEvent {
@@ -400,6 +420,22 @@ impl DefinitionGenerator for Package {
         let names = request.symbols().iter().map(|(name, _)| name.as_str());
         let defined = self.bring_all(&tracker, names);
         request.finish(defined.map_err(shared_error));
+    }
+
+    fn about(&self, _: &JitDylib, symbol: &SymbolName, provider: Option<&SymbolName>) -> Option<Box<str>> {
+        let provider = provider.map(SymbolName::as_str);
+        let known = self.reader().lookup(symbol.as_str()).map(|symbol| symbol.unit);
+        let unit = known.or_else(|| self.unit_of_source(provider?))?;
+        let name = self.reader().packed_unit(unit)?.name;
+        if provider.is_some_and(|provider| provider == self.file.unit_path(unit, name)) {
+            return Some(format!("its code is that of image {}, unit {name}", self.name).into());
+        }
+        if let Some(event) = self.event(unit) {
+            return Some(event.to_string().into());
+        }
+        let is_unused = self.stage(unit) == Some(UnitStage::Unused) && provider.is_none();
+        is_unused
+            .then(|| format!("image {} has it in unit {name}, which is not in use yet", self.name).into())
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Why {
     pub state: WhyState,
     /// The lookups and symbols that wait for it.
     pub demand: Demand,
+    /// Sentences of the dylib's generators [about](crate::DefinitionGenerator::about) it. None in errors.
+    pub about: Vec<Box<str>>,
 }
 
 /// Where a symbol stands.
@@ -204,6 +206,7 @@ impl WaitedFor {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}` (dylib `{}`) {}", self.symbol, self.dylib, self.state)?;
+        self.about.iter().try_for_each(|sentence| write!(f, "\n  {sentence}"))?;
         if self.demand.is_empty() {
             return Ok(());
         }

@@ -101,6 +101,15 @@ fn a_package_runs_with_its_sources_and_says_which_of_them_have_changed() {
     }
     assert!(directory.ends("image verify a.uim main.ll next.ll", 0).contains("as they were written"));
 
+    let counted = directory.ends("image run --stats a.uim main.ll next.ll", 41);
+    assert!(counted.contains("image: 2 of 2 units used, 0 rejected; 0 modules compiled"), "{counted}");
+    let counted = directory.ends("image run --stats --no-image next.ll a.uim main.ll next.ll", 41);
+    assert!(counted.contains("next.ll is not used: it was to be left out"), "{counted}");
+    assert!(counted.contains("image: 1 of 2 units used, 1 rejected; 1 modules compiled"), "{counted}");
+    assert!(directory.ends("run --stats=json a.uim", 41).contains(r#""image":{"compiled":0,"rejected":0"#));
+    assert!(directory.ends("run --no-image other.ll a.uim", 2).contains("a.uim has no unit other.ll"));
+    assert!(directory.ends("run --no-image next.ll main.ll", 2).contains("no package is among the files"));
+
     directory.write("next.ll", "define i32 @next(i32 %x) { %y = add i32 %x, 2 ret i32 %y }");
     let told = directory.ends("image run a.uim main.ll next.ll", 42);
     assert!(told.contains("next.ll is not used: it was compiled from another source"), "{told}");
@@ -108,6 +117,7 @@ fn a_package_runs_with_its_sources_and_says_which_of_them_have_changed() {
     assert_eq!(directory.ends("image run a.uim", 41), "", "without sources it is as it was");
     let listed = directory.ends("image info --rejected a.uim main.ll next.ll", 0);
     assert!(listed.contains("next.ll: it was compiled from another source"), "{listed}");
+    assert!(listed.contains("1 of 2 units are not used\n       1  another source"), "{listed}");
     let refused = directory.ends("image verify a.uim main.ll next.ll", 1);
     assert!(refused.contains("1 of 2 units are not used"), "{refused}");
 

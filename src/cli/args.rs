@@ -256,6 +256,10 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = WHAT, long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
 
+    /// Compile this unit of a package from its source, though the package has it. Repeatable.
+    #[arg(help_heading = WHAT, long, value_name = "UNIT", action = ArgAction::Append)]
+    pub(crate) no_image: Vec<String>,
+
     /// Link what defines SYMBOL, though nothing refers to it: a member of an archive, for example. Repeatable.
     #[arg(help_heading = WHAT, short, long, value_name = "SYMBOL", action = ArgAction::Append)]
     pub(crate) undefined: Vec<String>,

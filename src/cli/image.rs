@@ -1,5 +1,6 @@
 //! `uruk image`: a program is compiled and linked ahead, and its file is described. `uruk run` runs it.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use uruk::pipeline::ir::Partition;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 use uruk::pipeline::runtime::process::ProcessSymbols;
-use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError};
+use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage};
 
 use super::clang::{self, SourceOptions};
 use super::image_args::{EmitArg, ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
@@ -163,6 +164,12 @@ pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
         let rejected = rejected(&image, &args.sources)?;
         let rows = rejected.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
         told = told.and_then(|()| list(&mut output, "units that are not used, and why", rows));
+        let mut causes = BTreeMap::<_, usize>::new();
+        rejected.iter().for_each(|(_, reason)| *causes.entry(reason.cause()).or_default() += 1);
+        let units = image.reader().packed().len();
+        let title = format!("{} of {units} units are not used", rejected.len());
+        let rows = causes.iter().map(|(cause, units)| format!("{units:>6}  {cause}"));
+        told = told.and_then(|()| list(&mut output, &title, rows));
     }
     written(told.and_then(|()| output.flush()))
 }
@@ -253,19 +260,26 @@ fn processor(reader: &ImageReader) -> Option<&str> {
     reader.targets().next().map(|target| target.name)
 }
 
-/// Loads the package among `files`, if there is one, with those that are sources. Gives the others.
+/// Loads the package among `files`, if there is one, with those that are sources, and without the units in `left_out`. Gives the other files.
 pub(super) fn load_package<'f>(
     jit: &Jit,
     files: &'f [PathBuf],
+    left_out: &[String],
     options: SourceOptions<'_>,
-) -> Result<Vec<&'f Path>, RunError> {
+) -> Result<(Option<LoadedImage>, Vec<&'f Path>), RunError> {
     let paths = files.iter().map(PathBuf::as_path);
     let Some(package) = paths.clone().find(|file| ImageFile::is_package(file)) else {
-        return Ok(paths.collect());
+        let unit = left_out.first().cloned();
+        return unit.map_or(Ok((None, paths.collect())), |unit| Err(RunError::NoPackage { unit }));
     };
     let image = ImageFile::open(package).map_err(JitError::from)?;
+    let is_there = |unit: &&String| image.reader().packed().any(|packed| *packed.name == ***unit);
+    if let Some(unit) = left_out.iter().find(|unit| !is_there(unit)) {
+        return Err(RunError::NoUnit { unit: unit.clone(), image: package.to_owned() });
+    }
     let options = SourceOptions { processor: processor(image.reader()), ..options };
-    let (mut others, mut loaded) = (Vec::new(), ImageOptions::new());
+    let mut loaded = left_out.iter().fold(ImageOptions::new(), |options, unit| options.without(&**unit));
+    let mut others = Vec::new();
     for file in paths.filter(|file| *file != package) {
         match source(file, options)? {
             Some(source) => loaded = loaded.source(source),
@@ -274,8 +288,7 @@ pub(super) fn load_package<'f>(
     }
     let name = package.display().to_string();
     let loaded = loaded.on_reject(move |event| report::warning(&name, &UnusedUnit(event.clone())));
-    jit.load_image(package, loaded)?;
-    Ok(others)
+    Ok((Some(jit.load_image(package, loaded)?), others))
 }
 
 /// A rejected unit, as the cause of a warning.

@@ -29,6 +29,7 @@ mod stats;
 mod stats_report;
 mod tier_table;
 mod top;
+mod unit_counts;
 mod units;
 mod values;
 mod verbose;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{DynFilterFn, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
+use uruk::LoadedImage;
 use uruk::pipeline::lazy::Speculator;
 use uruk::pipeline::runtime::exit::flush_streams;
 use uruk::pipeline::runtime::fatal::{ReportedSignals, report_at_fatal_signals};
@@ -98,6 +99,13 @@ impl Observers {
     pub(crate) fn watch_speculation(&self, ahead: Speculator) {
         if let Some(stats) = &self.stats {
             stats.watch_speculation(ahead);
+        }
+    }
+
+    /// Has the statistics count the units of a package.
+    pub(crate) fn watch_image(&self, image: LoadedImage) {
+        if let Some(stats) = &self.stats {
+            stats.watch_image(image);
         }
     }
 

@@ -52,6 +52,10 @@ pub(crate) enum RunError {
         argument.display(), first.display()
     )]
     Stray { first: PathBuf, argument: PathBuf, source: Box<JitError> },
+    #[error("--no-image leaves a unit of a package out, and no package is among the files: {unit}")]
+    NoPackage { unit: String },
+    #[error("{} has no unit {unit}; `uruk image info --units` lists them", image.display())]
+    NoUnit { unit: String, image: PathBuf },
     #[error("cannot read standard input")]
     Input { source: std::io::Error },
     #[error("an argument of the program contains a zero byte")]
@@ -83,7 +87,7 @@ pub(crate) enum RunError {
 impl RunError {
     /// Whether the command line itself is wrong, rather than its files.
     pub(crate) fn is_wrong_usage(&self) -> bool {
-        matches!(self, Self::NoCache)
+        matches!(self, Self::NoCache | Self::NoPackage { .. } | Self::NoUnit { .. })
     }
 }
 
@@ -253,16 +257,20 @@ fn link(
     }
     // Nothing of the program has run, so there is no pointer to a variable that moves.
     jit.low_addresses().allow_copies(true);
-    let linked = add_and_link(jit, args);
+    let linked = add_and_link(jit, args, observers);
     let entry = linked.map_err(|error| with_what_is_missing(error, jit, args))?;
     jit.low_addresses().allow_copies(false);
     Ok((jit, entry, page))
 }
 
-fn add_and_link(jit: &Jit, args: &RunArgs) -> Result<ExecutorSymbolDef, RunError> {
+fn add_and_link(jit: &Jit, args: &RunArgs, observers: &Observers) -> Result<ExecutorSymbolDef, RunError> {
     let mut is_instrumented = false;
     let source = SourceOptions { optimize: args.optimize, with_lines: args.wants_lines(), processor: None };
-    for file in image::load_package(jit, &args.files, source)? {
+    let (package, others) = image::load_package(jit, &args.files, &args.no_image, source)?;
+    if let Some(package) = package {
+        observers.watch_image(package);
+    }
+    for file in others {
         let added = add_file(jit, file, args.language.as_deref(), source);
         is_instrumented |= added.map_err(|error| stray(error, file, args))?;
     }

@@ -7,12 +7,14 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use uruk::LoadedImage;
 use uruk::pipeline::lazy::Speculator;
 use uruk::pipeline::runtime::fatal::FatalReport;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_recorder::{Detail, Reader, Sums};
 
 use super::stats_report::{Report, ReportForm};
+use super::unit_counts::UnitCounts;
 
 /// The statistics of this process.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub(crate) struct Stats {
     /// That entries of the cache could not be stored, and why.
     unstored: Mutex<Option<String>>,
     ahead: OnceLock<Speculator>,
+    image: OnceLock<LoadedImage>,
     fatal: Option<&'static FatalReport>,
 }
 
@@ -56,7 +59,8 @@ impl Stats {
             took: Duration::ZERO,
         };
         let (known, unstored, ahead) = (Mutex::new(known), Mutex::new(None), OnceLock::new());
-        let stats = Arc::new(Self { began: now, form, known, unstored, ahead, fatal });
+        let image = OnceLock::new();
+        let stats = Arc::new(Self { began: now, form, known, unstored, ahead, image, fatal });
         uruk_recorder::ask_for(Detail::Passes);
         stats.renew(true);
         let after = stats.clone();
@@ -73,6 +77,12 @@ impl Stats {
     pub(crate) fn watch_speculation(&self, ahead: Speculator) {
         // There is one engine.
         _ = self.ahead.set(ahead);
+    }
+
+    /// Has the report count the units of a package.
+    pub(crate) fn watch_image(&self, image: LoadedImage) {
+        // There is one package.
+        _ = self.image.set(image);
     }
 
     /// Reads what is new, and has a signal report what is known now. Unless `must`, either may be put off.
@@ -110,6 +120,7 @@ impl Stats {
             since_start: self.began.elapsed(),
             unstored: self.unstored.lock().clone(),
             ahead: self.ahead.get().map(Speculator::stats),
+            image: self.image.get().map(UnitCounts::of),
             has_memory,
             form: self.form,
         }

@@ -12,6 +12,7 @@ use uruk_recorder::{CacheSums, StageSum, Sums, TierEnd};
 
 use super::passes::{self, PassTables};
 use super::tier_table::{AheadLine, TierTable};
+use super::unit_counts::UnitCounts;
 
 /// The forms of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct Report<'a> {
     /// That entries of the cache could not be stored.
     pub(crate) unstored: Option<String>,
     pub(crate) ahead: Option<SpeculationStats>,
+    /// The units of the package that runs.
+    pub(crate) image: Option<UnitCounts>,
     /// A report for a signal has none: it is made before.
     pub(crate) has_memory: bool,
     pub(crate) form: ReportForm,
@@ -69,6 +72,13 @@ impl Report<'_> {
             write!(f, ", {failed} failed")?;
         }
         writeln!(f, "; {:.3} s since start", self.since_start.as_secs_f64())?;
+        if let Some(UnitCounts { units, used, rejected }) = self.image {
+            let compiled = self.compiled();
+            writeln!(
+                f,
+                "image: {used} of {units} units used, {rejected} rejected; {compiled} modules compiled"
+            )?;
+        }
         write_cache(f, &sums.cache)?;
         self.unstored.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         write_stages(f, sums)?;
@@ -82,6 +92,11 @@ impl Report<'_> {
             Some(Some(resident)) => writeln!(f, "{resident}"),
             Some(None) => writeln!(f, "resident: unknown, /proc/self/status cannot be read"),
         }
+    }
+
+    /// How often code was generated.
+    fn compiled(&self) -> u64 {
+        self.sums.stages.get("ir.codegen").map_or(0, |stage| stage.count)
     }
 
     fn json(&self) -> Value {
@@ -126,6 +141,11 @@ impl Report<'_> {
                 "failed": tier(TierEnd::Failed), "over_budget": tier(TierEnd::OverBudget),
             },
             "ahead": ahead,
+            "image": self.image.map(|image| {
+                json!({
+                    "units": image.units, "used": image.used, "rejected": image.rejected, "compiled": self.compiled(),
+                })
+            }),
             "memory": memory,
             "lost_notes": sums.lost,
         })
@@ -203,8 +223,8 @@ mod tests {
     use super::*;
 
     fn report(sums: &Sums, form: ReportForm) -> String {
-        let (since_start, unstored, ahead) = (Duration::from_millis(1500), None, None);
-        Report { sums, since_start, unstored, ahead, has_memory: true, form }.to_string()
+        let (since_start, unstored, ahead, image) = (Duration::from_millis(1500), None, None, None);
+        Report { sums, since_start, unstored, ahead, image, has_memory: true, form }.to_string()
     }
 
     fn stage(millis: u64) -> StageSum {

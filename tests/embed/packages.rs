@@ -122,6 +122,32 @@ fn a_unit_with_another_source_is_compiled_and_the_others_are_not() {
     assert!(told[0].starts_with(sentence), "{told:?}");
 }
 
+/// Of three units one is used, one is another now, and one is not used yet.
+#[test]
+fn why_says_from_where_code_came() {
+    let package = PackageOnDisk::of(&[("round.ll", ROUND), ("report.ll", REPORT), ("first.ll", FIRST)]);
+    let jit = engine(1);
+    let sources = [("round.ll", OTHER_ROUND), ("report.ll", REPORT), ("first.ll", FIRST)];
+    let image = package.load(&jit, with(&sources));
+    assert_eq!(call(&jit, "report", 4), 401);
+    let why = |name: &str| jit.session().why(jit.main_dylib(), &jit.intern(name));
+    let path = package.0.display();
+    assert_eq!(*why("report").about, [format!("its code is that of image {path}, unit report.ll").into()]);
+    assert!(why("report").to_string().contains("\n  its code is that of image"), "{}", why("report"));
+    let another = format!("{path}: round.ll is not used: it was compiled from another source");
+    for name in ["round", "times"] {
+        let about = why(name).about;
+        assert!(about.len() == 1 && about[0].starts_with(&another), "{name}: {about:?}");
+    }
+    let later = format!("image {path} has it in unit first.ll, which is not in use yet").into();
+    assert_eq!(*why("first").about, [later]);
+    assert!(why("other").about.is_empty());
+    let origin = |name: &str| image.origin(name).map(|from| (from.unit, from.state));
+    assert_eq!(origin("report"), Some(("report.ll".into(), UnitState::Used)));
+    assert_eq!(origin("first"), Some(("first.ll".into(), UnitState::Unused)));
+    assert!(matches!(origin("round"), Some((_, UnitState::Rejected(_)))) && origin("times").is_none());
+}
+
 #[test]
 fn options_that_change_code_reject_what_was_compiled_with_others() {
     let package = PackageOnDisk::of(&[("round.ll", ROUND)]);

@@ -72,6 +72,16 @@ pub trait DefinitionGenerator: Send + Sync {
     ///
     /// Symbols it does not know are left alone: the lookup goes on to the next generator or dylib.
     fn generate(&self, request: GenerateRequest);
+
+    /// Sentences about a symbol, for who asks [why](ExecutionSession::why) it stands where it does: from where its code came, or why it did
+    /// not come from there. `unit` is the unit that provides it in `dylib`, if one does.
+    ///
+    /// # Concurrency
+    /// Called on the thread that asks, at any moment, without a lock.
+    fn about(&self, dylib: &JitDylib, symbol: &SymbolName, unit: Option<&SymbolName>) -> Option<Box<str>> {
+        let _ = (dylib, symbol, unit);
+        None
+    }
 }
 
 /// A suspended lookup asking one generator. Dropping it unfinished fails the lookup.

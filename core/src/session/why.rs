@@ -22,10 +22,20 @@ impl ExecutionSession {
     /// As [`ExecutionSession::why`].
     pub fn why_along(&self, order: &SearchOrder, symbol: &SymbolName) -> Why {
         let own = order.iter().filter(|(dylib, _)| dylib.session() == self);
-        let own: Vec<_> = own.map(|(dylib, flags)| (dylib.id(), *flags)).collect();
+        let own: Vec<_> = own.map(|(dylib, flags)| (dylib, (dylib.id(), *flags))).collect();
+        let ids: Vec<_> = own.iter().map(|(_, id)| *id).collect();
         let first =
             order.as_slice().first().map_or_else(|| "(none)".into(), |(dylib, _)| dylib.shared_name());
-        self.transact(|state, _| state.why(&own, symbol, first))
+        let (mut why, dylib, (generators, unit)) = self.transact(|state, _| {
+            let why = state.why(&ids, symbol, first);
+            let dylib = own.iter().find(|(dylib, _)| *dylib.name() == *why.dylib);
+            let witnesses = dylib.map(|(dylib, _)| state.witnesses(dylib.id(), symbol)).unwrap_or_default();
+            (why, dylib.map(|(dylib, _)| *dylib), witnesses)
+        });
+        // They run without the lock, and are dropped without it.
+        let about = generators.iter().filter_map(|generator| generator.about(dylib?, symbol, unit.as_ref()));
+        why.about = about.collect();
+        why
     }
 
     /// The lookups that wait at this moment, up to 32 of them, in no order: those that no unit has made. A lookup that is seen twice, some

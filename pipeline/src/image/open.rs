@@ -79,10 +79,15 @@ impl ImageFile {
         let refused = |source| ImageError::Read { path: path.to_owned(), source: Arc::new(source) };
         let file = self.file.try_clone().map_err(refused)?;
         let begin = self.begin + packed.offset;
-        let path = PathBuf::from(format!("{} ({number}: {})", path.display(), packed.name));
+        let path = PathBuf::from(self.unit_path(number, packed.name));
         let reader =
             ImageReader::read(&path, packed.length, |offset, into| file.read_exact_at(into, begin + offset))?;
         Ok(Self { file, reader, begin })
+    }
+
+    /// The name under which an image of a unit is opened.
+    pub fn unit_path(&self, number: u32, name: &str) -> String {
+        format!("{} ({number}: {name})", self.reader.path().display())
     }
 
     /// Reads the whole file, and compares it with its id.

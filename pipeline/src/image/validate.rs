@@ -54,6 +54,19 @@ pub enum Rejection {
     },
 }
 
+impl Rejection {
+    /// The cause in a word or two, for counting.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Source { .. } => "another source",
+            Self::Assumption { .. } => "code of another definition",
+            Self::LeftOut => "left out",
+            Self::Taken { .. } => "defined already",
+            Self::Damaged { .. } => "damaged",
+        }
+    }
+}
+
 /// A source beside the sources of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceMatch {
@@ -177,6 +190,11 @@ impl Validation {
     pub fn rejected(&self) -> impl Iterator<Item = (u32, &Rejection)> {
         let numbered = (0..).zip(&self.rejected);
         numbered.filter_map(|(unit, rejected)| Some((unit, rejected.as_ref()?)))
+    }
+
+    /// The reason for which a unit was rejected, if it was.
+    pub fn reason(&self, unit: u32) -> Option<&Rejection> {
+        self.rejected.get(unit as usize)?.as_ref()
     }
 
     /// The unit and those whose code it contains, if none of them is rejected.

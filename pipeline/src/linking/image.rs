@@ -156,6 +156,12 @@ impl DefinitionGenerator for ImageGenerator {
         let defined = self.define(request.dylib(), names);
         request.finish(defined.map_err(shared_error));
     }
+
+    fn about(&self, _: &JitDylib, _: &SymbolName, unit: Option<&SymbolName>) -> Option<Box<str>> {
+        let path = self.tables.reader.path().display();
+        unit.filter(|unit| *unit.as_str() == *self.name)
+            .map(|_| format!("its code is that of image {path}").into())
+    }
 }
 
 impl MaterializationUnit for NamesUnit {

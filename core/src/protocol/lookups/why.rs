@@ -56,6 +56,19 @@ impl<P: Payload> SessionState<P> {
         self.why_along(order, symbol, first, Detail::Everything)
     }
 
+    /// The generators of a dylib, and the unit that provides `symbol` there.
+    pub(crate) fn witnesses(
+        &self,
+        dylib: DylibId,
+        symbol: &SymbolName,
+    ) -> (Vec<P::Generator>, Option<SymbolName>) {
+        let generators = self.definitions.dylib(dylib).into_iter().flat_map(|dylib| &dylib.generators);
+        let generators = generators.map(|&id| self.lookups[id].value.clone()).collect();
+        let is_there = self.definitions.has_dylib(dylib);
+        let unit = is_there.then(|| self.definitions.unit_providing(dylib, symbol)).flatten();
+        (generators, unit)
+    }
+
     fn why_along(
         &self,
         order: &[(DylibId, JitDylibLookupFlags)],
@@ -90,7 +103,7 @@ impl<P: Payload> SessionState<P> {
             Some(_) => WhyState::Undefined { generators: generators.collect() },
             None => WhyState::DylibRemoved,
         };
-        Why { symbol: symbol.clone(), dylib: first, state, demand: Demand::default() }
+        Why { symbol: symbol.clone(), dylib: first, state, demand: Demand::default(), about: Vec::new() }
     }
 
     /// Why a lookup may not begin to wait, if it would have to: its thread may not, or its time is over.
@@ -187,7 +200,7 @@ impl<P: Payload> SessionState<P> {
             }
             Detail::AtHand => Demand::default(),
         };
-        Why { symbol: row.name.clone(), dylib, state, demand }
+        Why { symbol: row.name.clone(), dylib, state, demand, about: Vec::new() }
     }
 
     /// Whether the unit is known not to have begun.
