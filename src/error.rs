@@ -8,7 +8,7 @@ use uruk_core::{DefineError, DylibError, LookupError, Readable, RetryError, Symb
 use uruk_dispatch::BuildError;
 #[cfg(feature = "cache")]
 use uruk_pipeline::cache::CacheOpenError;
-use uruk_pipeline::image::ImageError;
+use uruk_pipeline::image::{HostPartError, ImageError};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
 use uruk_pipeline::lazy::RedirectError;
@@ -140,6 +140,9 @@ pub enum JitError {
         /// The dylib.
         dylib: Box<str>,
     },
+    /// A section or a code instance cannot be in an image.
+    #[error(transparent)]
+    ImagePart(#[from] HostPartError),
     /// Files cannot be linked as an image.
     #[error("cannot link the image")]
     LinkImage(#[source] LinkError),

@@ -17,6 +17,7 @@ use crate::archive::AddedArchive;
 #[cfg(feature = "cache")]
 use crate::cache::OpenCache;
 use crate::error::JitError;
+use crate::loaded_images::LoadedImages;
 #[cfg(feature = "llvm")]
 use crate::modules::Modules;
 use crate::objects::{Linking, Objects};
@@ -28,6 +29,7 @@ pub(crate) struct Files {
     pub(crate) platform: Arc<Platform>,
     pub(crate) process: Arc<ProcessSymbols>,
     pub(crate) linking: Arc<Linking>,
+    pub(crate) images: Arc<LoadedImages>,
     pub(crate) objects: Objects,
     #[cfg(feature = "cache")]
     pub(crate) cache: OpenCache,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use uruk_core::sync::Arc;
 use uruk_core::{DefinitionGenerator, ResourceTracker};
-use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, SymbolTraits};
+use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, ImageSection, ImageSections, SymbolTraits};
 use uruk_pipeline::linking::{ImageGenerator, image_units};
 use uruk_pipeline::runtime::allocation;
 
@@ -19,7 +19,10 @@ use crate::units::FileUnits;
 
 /// An image of a scope. It is a handle for questions: dropping it unloads nothing.
 #[derive(Clone)]
-pub struct LoadedImage(Loaded);
+pub struct LoadedImage {
+    image: Loaded,
+    sections: ImageSections,
+}
 
 #[derive(Clone)]
 enum Loaded {
@@ -30,7 +33,7 @@ enum Loaded {
 impl LoadedImage {
     /// The tables of its file: symbols, imports, files that it was made of.
     pub fn reader(&self) -> &ImageReader {
-        match &self.0 {
+        match &self.image {
             Loaded::Whole(generator) => generator.reader(),
             Loaded::Package(package) => package.reader(),
         }
@@ -38,7 +41,7 @@ impl LoadedImage {
 
     /// The units of a package, and where each comes from. An image that is one whole has none.
     pub fn units(&self) -> Vec<(Box<str>, UnitState)> {
-        match &self.0 {
+        match &self.image {
             Loaded::Whole(_) => Vec::new(),
             Loaded::Package(package) => package.units(),
         }
@@ -47,10 +50,21 @@ impl LoadedImage {
     /// The unit of a package that defines `symbol` for others, and where its code comes from. `None` if no unit does, or if the image is one
     /// whole. [`why`](uruk_core::ExecutionSession::why) says the same in a sentence.
     pub fn origin(&self, symbol: &str) -> Option<FromImage> {
-        match &self.0 {
+        match &self.image {
             Loaded::Whole(_) => None,
             Loaded::Package(package) => package.origin(symbol),
         }
+    }
+
+    /// A [section](crate::ImageBuilder::section) of the host: its bytes in the file, which are mapped read-only and begin at a multiple of 64.
+    ///
+    /// They stay as long as the answer or the handle is there, when the image was unloaded too. Loading has not compared them with what was
+    /// written: `uruk image verify` and [`ImageFile::check_contents`] do, as for code.
+    ///
+    /// # Cost
+    /// Compares the names of the sections. The bytes are read by the system when they are used.
+    pub fn section(&self, name: &str) -> Option<ImageSection> {
+        self.sections.get(self.reader(), name)
     }
 }
 
@@ -69,8 +83,8 @@ impl Scope {
     /// nothing in the dylib.
     ///
     /// # Errors
-    /// [`JitError::Image`] if the file is no image, if it is damaged, if others may write to it, if it was made for another processor, or if it is a
-    /// whole and there are options for units; [`JitError::ImageNotFirst`] for a [system](ImageOptions::system) that comes too late;
+    /// [`JitError::Image`] if the file is no image, if it is damaged, if others may write to it, if it was made for another processor, if an image
+    /// that it was [built on](crate::ImageBuilder::on) is not there, or if it is a whole and there are options for units; [`JitError::ImageNotFirst`] for a [system](ImageOptions::system) that comes too late;
     /// [`JitError::Define`] if it is loaded there already. A lookup of a unit that was rejected and has no source fails with
     /// [`JitError::UnitRejected`].
     ///
@@ -106,8 +120,12 @@ impl Scope {
         if options.is_system {
             self.check_first(image.reader())?;
         }
+        files.images.check_below(dylib, image.reader())?;
+        let sections = image.map_sections()?;
         if image.reader().is_package() {
-            return self.load_package(image, options);
+            let package = self.load_package(image, options)?;
+            files.images.note(&tracker, package.reader());
+            return Ok(LoadedImage { image: Loaded::Package(package), sections });
         }
         if options.is_of_units() {
             return Err(ImageError::Whole { path: path.as_ref().to_owned() }.into());
@@ -118,11 +136,12 @@ impl Scope {
         let generator = Arc::new(generator);
         // A tracker that was removed meanwhile drops it, and so the generator.
         let _ = self.serve(&tracker, generator.clone()).stay(&tracker, self.is_of_tracker());
-        Ok(LoadedImage(Loaded::Whole(generator)))
+        files.images.note(&tracker, generator.reader());
+        Ok(LoadedImage { image: Loaded::Whole(generator), sections })
     }
 
     /// Loads a package: all that it adds to the dylib, or nothing.
-    fn load_package(&self, image: ImageFile, options: ImageOptions) -> Result<LoadedImage, JitError> {
+    fn load_package(&self, image: ImageFile, options: ImageOptions) -> Result<Arc<Package>, JitError> {
         let (files, tracker, is_owned) = (&self.engine.files, self.tracker(), self.is_of_tracker());
         let (package, added) = all_or_nothing(&tracker, |staging| {
             let owner = is_owned.then(|| tracker.downgrade());
@@ -140,7 +159,7 @@ impl Scope {
             // A tracker that was removed meanwhile drops it.
             let _ = generator.stay(&tracker, is_owned);
         }
-        Ok(LoadedImage(Loaded::Package(package)))
+        Ok(package)
     }
 
     /// Has lookups of the dylib find what `generator` has, until what is given is dropped.

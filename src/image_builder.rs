@@ -9,7 +9,9 @@ use std::path::Path;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{LookupRequest, LookupSet, SymbolFlags};
 use uruk_pipeline::arch::{ProcessorLevel, ProcessorTarget};
-use uruk_pipeline::image::{BuiltImage, BuiltUnit, ImageReader, UnitKey, link_image, package};
+use uruk_pipeline::image::{
+    BuiltImage, BuiltInstance, BuiltUnit, HostParts, ImageReader, UnitKey, link_image, package,
+};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{JitTargetMachineBuilder, TargetOptions};
 use uruk_pipeline::link::LinkError;
@@ -19,7 +21,9 @@ use uruk_pipeline::object::ObjectBuffer;
 
 use crate::builder::JitBuilder;
 use crate::error::JitError;
+use crate::image_options::ImageOptions;
 use crate::jit::Jit;
+use crate::loaded_images::file_name;
 
 /// Compiles and links files ahead, into an [`Image`] that any engine [loads](crate::Scope::load_image).
 ///
@@ -35,6 +39,7 @@ pub struct ImageBuilder {
     is_package: bool,
     /// For each unit, definitions whose code it contains, with their keys.
     assumptions: Mutex<Vec<Assumption>>,
+    host: Mutex<HostParts>,
 }
 
 /// A unit, a definition whose code it contains, and the key of that.
@@ -65,7 +70,14 @@ impl ImageBuilder {
         let jit = jit.target(target(level)?);
         let collected = Arc::<CollectedObjects>::default();
         let jit = jit.collect(collected.clone()).build()?;
-        Ok(Self { jit, collected, target: level.into(), is_package: false, assumptions: Mutex::default() })
+        Ok(Self {
+            jit,
+            collected,
+            target: level.into(),
+            is_package: false,
+            assumptions: Mutex::default(),
+            host: Mutex::default(),
+        })
     }
 
     /// Makes the image a package: each file is a unit of its own, with the key of its source, and can be [rejected](crate::ImageOptions::source) or
@@ -87,11 +99,46 @@ impl ImageBuilder {
         self.assumptions.lock().push((unit.into(), definition.into(), key));
     }
 
+    /// Adds bytes of the host to the image, for [`LoadedImage::section`](crate::LoadedImage::section): tables of types, results of a
+    /// parser. They lie in the file as they are, so positions in them are better relative ones.
+    ///
+    /// # Errors
+    /// [`JitError::ImagePart`]: there is a section of that name, it is longer than 2 GiB, or its name is empty or has a zero byte in it.
+    pub fn section(&self, name: impl Into<Box<str>>, bytes: impl Into<Vec<u8>>) -> Result<(), JitError> {
+        // Made before the lock is taken: it is the host's code.
+        let (name, bytes) = (name.into(), bytes.into());
+        Ok(self.host.lock().add_section(name, bytes)?)
+    }
+
+    /// Builds on an image that is in a file: its definitions are there for what is added, and stay in it. The image that is built has to be loaded
+    /// where that very image is loaded already: in the same dylib, or in one behind it in the link order.
+    ///
+    /// An image that was itself built on others is added after these. Nothing of them runs.
+    ///
+    /// # Errors
+    /// As [`Scope::load_image`](crate::Scope::load_image): the processor here has to have what its code needs.
+    pub fn on(&self, image: impl AsRef<Path>) -> Result<(), JitError> {
+        let loaded = self.jit.load_image(image, ImageOptions::new())?;
+        let reader = loaded.reader();
+        self.host.lock().add_below(file_name(reader), *reader.id());
+        Ok(())
+    }
+
+    /// Adds a code instance to the image: a specialization that was compiled with the files that are added, and the definitions that its code
+    /// assumes. The host finds it by its method and specialization.
+    ///
+    /// # Errors
+    /// [`JitError::ImagePart`]: there is one for that method and specialization, or one of its ids is longer than 64 KiB. That nothing defines
+    /// its functions is an error of [`build`](Self::build).
+    pub fn instance(&self, instance: BuiltInstance) -> Result<(), JitError> {
+        Ok(self.host.lock().add_instance(instance)?)
+    }
+
     /// Compiles what was added, and links it as one. Nothing of it runs.
     ///
     /// # Errors
     /// [`JitError::Lookup`] for the first thing that is missing or fails, [`JitError::LinkImage`] for files that have to lie where they were
-    /// built to lie.
+    /// built to lie, [`JitError::ImagePart`] for a code instance with a function that nothing defines.
     pub fn build(self) -> Result<Image, JitError> {
         self.jit.link_all()?;
         let order = self.jit.dylib().link_order();
@@ -106,7 +153,9 @@ impl ImageBuilder {
             let (objects, discarded) = self.collected.take();
             link_image(&objects, &|name| discarded.contains(name), &import, &self.target, 0)
         };
-        Ok(Image { bytes: built.map_err(JitError::LinkImage)?.to_bytes() })
+        let host = std::mem::take(&mut *self.host.lock());
+        let built = built.map_err(JitError::LinkImage)?.with_host(host, |name| import(name).is_some())?;
+        Ok(Image { bytes: built.to_bytes() })
     }
 
     /// Compiles what was added. The objects are in link order.

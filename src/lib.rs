@@ -105,6 +105,7 @@ mod initialize;
 mod jit;
 mod lazy;
 mod link;
+mod loaded_images;
 mod lookup;
 #[cfg(feature = "metrics")]
 pub mod metrics;

@@ -15,7 +15,9 @@ use crafted::choices::{self, Choices};
 use crafted::drive;
 use uruk_core::SymbolFlags;
 use uruk_pipeline::arch::ProcessorLevel;
-use uruk_pipeline::image::{BuiltUnit, ImageReader, link_image, package, seal};
+use uruk_pipeline::image::{
+    BuiltInstance, BuiltUnit, HostParts, ImageReader, link_image, package, seal,
+};
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -64,7 +66,7 @@ pub fn image(input: &[u8]) {
             for edit in edits.chunks_exact(4) {
                 // The header, then the tables, are where numbers are.
                 let at = usize::from(u16::from_le_bytes([edit[0], edit[1]]));
-                let at = if edit[2] & 1 == 0 { 512 + at % 320 } else { bytes.len() - 1 - at % bytes.len() };
+                let at = if edit[2] & 1 == 0 { 512 + at % 368 } else { bytes.len() - 1 - at % bytes.len() };
                 bytes[at] = edit[3];
             }
             bytes
@@ -76,7 +78,7 @@ pub fn image(input: &[u8]) {
     }
 }
 
-/// Two units, of which one contains code of the other.
+/// Two units, of which one contains code of the other, and what a host adds.
 fn sound_package() -> Vec<u8> {
     let names = ["first", "second"];
     let units = names.map(|name| {
@@ -87,5 +89,11 @@ fn sound_package() -> Vec<u8> {
         unit.assume("first", [1; 32]);
         unit
     });
-    package(units.into(), &ProcessorLevel::V1.into()).to_bytes()
+    let mut host = HostParts::default();
+    let instance = BuiltInstance::new("method", "specialization", "first").assumes("other", "", [1; 32]);
+    host.add_section("types".into(), vec![1; 100]).unwrap_or_default();
+    host.add_below("lower.uim".into(), [1; 16]);
+    host.add_instance(instance).unwrap_or_default();
+    let package = package(units.into(), &ProcessorLevel::V1.into()).with_host(host, |_| true);
+    package.unwrap_or_default().to_bytes()
 }

@@ -408,6 +408,7 @@ impl JitBuilder {
             cache,
             objects: Objects(linking.clone()),
             linking,
+            images: Arc::default(),
             process: Arc::new(std::mem::take(&mut engine.process)),
         });
         let session = engine.session()?;

@@ -147,8 +147,12 @@ pub(crate) struct RunArgs {
     /// .ll .bc .o .a .rlib .so .uim, and .c .cc .cpp .cxx where clang is found; one unit a file. `-` is standard input.
     ///
     /// A file whose first line begins with `#!` is a script: what stands behind it are the program's arguments.
-    #[arg(value_name = "FILE", required_unless_present = "args")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["args", "image"])]
     pub(crate) files: Vec<PathBuf>,
+
+    /// Run with this image, before the FILEs. Repeatable; an image is named behind those that it was built on.
+    #[arg(long, value_name = "FILE.uim", action = ArgAction::Append)]
+    pub(crate) image: Vec<PathBuf>,
 
     /// The program's argv behind its name.
     ///
@@ -351,6 +355,7 @@ impl Cli {
             &mut cli.command
         {
             run.take_files_behind_dashes();
+            run.take_images();
         }
         Ok(cli)
     }
@@ -373,12 +378,17 @@ impl RunArgs {
     }
 
     fn take_files_behind_dashes(&mut self) {
-        if self.files.is_empty() {
+        if self.files.is_empty() && self.image.is_empty() {
             let count = self.args.iter().position(|argument| argument == "--");
             let rest = count.map_or(Vec::new(), |at| self.args.split_off(at));
             self.files = std::mem::take(&mut self.args).into_iter().map(PathBuf::from).collect();
             self.args = rest.into_iter().skip(1).collect();
         }
+    }
+
+    /// Puts the images before the files.
+    fn take_images(&mut self) {
+        self.files.splice(0..0, self.image.drain(..));
     }
 }
 

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use uruk::core::Readable;
-use uruk::pipeline::image::{ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation};
+use uruk::pipeline::image::{
+    ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation, readable_id,
+};
 use uruk::pipeline::ir::Partition;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
@@ -58,6 +60,7 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
     let built = builder(args).and_then(|builder| {
         let source =
             SourceOptions { optimize: args.optimize, with_lines: false, processor: Some(args.cpu.name()) };
+        args.on.iter().try_for_each(|lower| builder.on(lower))?;
         for file in &args.files {
             add_file(&builder, file, args.language.as_deref(), source)?;
         }
@@ -160,6 +163,11 @@ pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
             list(&mut output, "processors, and the instruction sets that the code for them uses", rows)
         });
     }
+    if args.sections {
+        let sections =
+            image.reader().sections().map(|(name, length)| format!("{length:>10}  {}", name.escape_debug()));
+        told = told.and_then(|()| list(&mut output, "sections of the host: bytes, name", sections));
+    }
     if args.rejected {
         let rejected = rejected(&image, &args.sources)?;
         let rows = rejected.iter().map(|(unit, reason)| format!("{unit}: {reason}"));
@@ -179,6 +187,7 @@ pub(crate) fn verify(args: &ImageVerifyArgs) -> Result<(), ImageCommandError> {
     let image = ImageFile::open(&args.image).map_err(JitError::from)?;
     image.check_contents().map_err(JitError::from)?;
     image.check_trusted().map_err(JitError::from)?;
+    image.map_sections().map_err(JitError::from)?;
     let units = image.reader().packed().len();
     let mut overused = image.overused().map_err(JitError::from)?;
     for unit in 0..units as u32 {
@@ -280,7 +289,13 @@ pub(super) fn load_package<'f>(
     let options = SourceOptions { processor: processor(image.reader()), ..options };
     let mut loaded = left_out.iter().fold(ImageOptions::new(), |options, unit| options.without(&**unit));
     let mut others = Vec::new();
-    for file in paths.filter(|file| *file != package) {
+    // Those that it may have been built on.
+    let lower: Vec<&Path> =
+        paths.clone().take_while(|file| *file != package).filter(|file| ImageFile::is_image(file)).collect();
+    for file in &lower {
+        jit.load_image(file, ImageOptions::new())?;
+    }
+    for file in paths.filter(|file| *file != package && !lower.contains(file)) {
         match source(file, options)? {
             Some(source) => loaded = loaded.source(source),
             None => others.push(file),
@@ -319,10 +334,9 @@ fn describe(image: &ImageFile, output: &mut impl Write) -> Result<io::Result<()>
     let relocations = parts().map(ImageReader::relocations);
     let [own, imported, other] =
         relocations.fold([0; 3], |sum, part| std::array::from_fn(|kind| sum[kind] + part[kind]));
-    let id: String = reader.id()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
     let rows = [
         ("file", format!("{}, {} bytes", reader.path().display(), reader.file_bytes())),
-        ("id", id),
+        ("id", readable_id(reader.id())),
         ("processors", reader.targets().map(|target| target.name).collect::<Vec<_>>().join(", ")),
         (
             "made of",
@@ -333,6 +347,8 @@ fn describe(image: &ImageFile, output: &mut impl Write) -> Result<io::Result<()>
         ),
         ("defines", format!("{functions} functions for others, {} symbols in all", reader.symbols().len())),
         ("refers to", format!("{} names that it does not define", reader.imports().len())),
+        ("built on", below(reader)),
+        ("sections", sections(reader)),
         ("code", format!("{} bytes", bytes(SegmentKind::Code))),
         ("constants", format!("{} bytes", bytes(SegmentKind::ReadOnly))),
         (
@@ -341,7 +357,24 @@ fn describe(image: &ImageFile, output: &mut impl Write) -> Result<io::Result<()>
         ),
         ("addresses", format!("{own} of its own, {imported} of others, {other} other fields")),
     ];
-    Ok(rows.into_iter().try_for_each(|(name, value)| writeln!(output, "{name:<11} {value}")))
+    let mut rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    Ok(rows.try_for_each(|(name, value)| writeln!(output, "{name:<11} {value}")))
+}
+
+/// The images that have to be loaded before this one.
+fn below(reader: &ImageReader) -> String {
+    let named = reader.below().map(|(name, id)| format!("{} (id {})", name.escape_debug(), readable_id(&id)));
+    named.collect::<Vec<_>>().join(", ")
+}
+
+fn sections(reader: &ImageReader) -> String {
+    match reader.sections().len() {
+        0 => String::new(),
+        count => {
+            let bytes = reader.sections().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(bytes));
+            format!("{count} of the host, {bytes} bytes")
+        }
+    }
 }
 
 fn list(output: &mut impl Write, title: &str, rows: impl Iterator<Item = String>) -> io::Result<()> {

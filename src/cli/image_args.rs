@@ -72,6 +72,11 @@ pub(crate) struct ImageBuildArgs {
     #[arg(long, value_name = "x86-64[-v2|-v3|-v4]", default_value = "x86-64-v2", value_parser = processor)]
     pub(crate) cpu: ProcessorLevel,
 
+    /// Build on this image: what it defines is referred to, and stays in it. It is then named before the new one when that runs. Repeatable; an
+    /// image is named behind those that it was built on.
+    #[arg(long, value_name = "LOWER.uim", action = ArgAction::Append)]
+    pub(crate) on: Vec<PathBuf>,
+
     /// How many threads compile and link [default: the number of cores].
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
@@ -147,6 +152,10 @@ pub(crate) struct ImageInfoArgs {
     /// List the processors that it is for, and the instruction sets that the code for each of them uses.
     #[arg(long)]
     pub(crate) targets: bool,
+
+    /// List the sections of the host, with their lengths.
+    #[arg(long)]
+    pub(crate) sections: bool,
 
     /// List the units of a package that are not used where these SOURCEs are, and why.
     #[arg(long)]

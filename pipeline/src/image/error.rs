@@ -99,6 +99,21 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
     },
+    /// An image that it was built on is not there.
+    #[error(
+        "{}: it was built on {below} (id {wanted}), and {found}; load that one first, or build this one again",
+        path.display()
+    )]
+    Below {
+        /// The file.
+        path: PathBuf,
+        /// The file name of the other image, when this one was built.
+        below: Box<str>,
+        /// The beginning of its id.
+        wanted: Box<str>,
+        /// The image that is there instead.
+        found: Box<str>,
+    },
     /// There is no memory for it.
     #[error("{}: cannot be mapped", path.display())]
     Memory {
@@ -106,6 +121,46 @@ pub enum ImageError {
         path: PathBuf,
         /// Why.
         source: MemoryError,
+    },
+}
+
+/// Why a part of the host's cannot be in an image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostPartError {
+    /// The image has one of that name.
+    #[error("the image has a section `{name}` already")]
+    Duplicate {
+        /// The section.
+        name: Box<str>,
+    },
+    /// The image has an instance for the same method and specialization.
+    #[error("the image has a code instance for this method and specialization already (`{invoke}`)")]
+    DuplicateInstance {
+        /// The function of the first one.
+        invoke: Box<str>,
+    },
+    /// It is longer than offsets in images are.
+    #[error("{what} is {bytes} bytes long, and at most {bytes_max} fit into an image")]
+    TooLong {
+        /// The part.
+        what: Box<str>,
+        /// Its length.
+        bytes: u64,
+        /// The largest length.
+        bytes_max: u64,
+    },
+    /// A name has a zero byte in it, or is empty.
+    #[error("`{}` is no name for a part of an image: it is empty, or has a zero byte in it", name.escape_default())]
+    Name {
+        /// The name.
+        name: Box<str>,
+    },
+    /// Nothing defines a function of a code instance.
+    #[error("nothing defines `{symbol}`, a function of a code instance")]
+    NoSymbol {
+        /// The function.
+        symbol: Box<str>,
     },
 }
 

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!      0  ELF header and program headers: what linkers of other tools, debuggers and profilers read
-//!    512  header of the image, 328 bytes, in words of 8 bytes
+//!    512  header of the image, 368 bytes, in words of 8 bytes
 //!   4096  contents of the segments, each from a multiple of 4096 on; zeros up to the next
 //!         images of the packed units, each a whole file as this one, from a multiple of 4096 on
+//!         sections of the host: the first from a multiple of 4096 on, the others from multiples of 64 on
 //!         tables, from a multiple of 4096 on
 //!         ELF: symbol table, its names, names of sections, section headers
 //!
@@ -19,7 +20,7 @@
 //!          +56 16  id: XXH3-128 of all else, then  +176  8    one past the last
 //!                  16 zeros
 //!          +88  8  flags                           +184  8  .eh_frame_hdr; 0: there is none
-//!          +96  8  length of the memory            +192     17 regions: offset in the tables (4), rows (4)
+//!          +96  8  length of the memory            +192     22 regions: offset in the tables (4), rows (4)
 //!          +104 8  alignment of the memory
 //!
 //!  regions, in this order; an address is a distance from the start of the memory
@@ -40,7 +41,14 @@
 //!    packed        24   traits 8 (as the flags of an image), where the image of the unit with this number begins 8, its length 8
 //!    sources       40   unit 4, name 4, key 32: of the source and the options that the unit was compiled with
 //!    assumptions   40   unit 4, name 4, key 32: of a definition whose code the unit contains
-//!    text           1   names, each with a zero behind it; a name is its offset here
+//!    text           1   names, each with a zero behind it; a name is its offset here. Bytes of the host; offset and length
+//!    sections      24   name 4, zero 4, where it begins in the file 8, its length 8
+//!    below         24   an image that this one was built on: name 4, zero 4, id 16
+//!    instances     48   bytes 8 each: of the method, of the specialization, of the signature; names + 1 or 0: invoke 4, specptr 4;
+//!                       specptr is specialized 4, first assumption 4, assumptions 4, zero 4
+//!    instance index 4   open addressing by XXH3-128 (its low 32 bits) of the method's length in 4 bytes, the method and the
+//!                       specialization: an instance + 1, or 0; a power of two
+//!    assumed       48   bytes 8 each: of the method, of the specialization; key 32: of its definition
 //!
 //!  field: target   0 fixed          value: the number
 //!                  1 import         value: the import
@@ -69,7 +77,7 @@ pub(super) const CHECKSUM: std::ops::Range<usize> = 40..56;
 /// The size of a page, which segments begin at.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// How many regions there are.
-pub(super) const REGIONS: usize = 17;
+pub(super) const REGIONS: usize = 22;
 
 /// A table of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +99,11 @@ pub(super) enum Region {
     Sources,
     Assumptions,
     Text,
+    Sections,
+    Below,
+    Instances,
+    InstanceIndex,
+    Assumed,
 }
 
 impl Region {
@@ -102,6 +115,9 @@ impl Region {
             Self::ImportWords | Self::Imports | Self::Descriptors => 8,
             Self::Fields | Self::Symbols | Self::Functions | Self::Packed => 24,
             Self::Versions => 12,
+            Self::InstanceIndex => 4,
+            Self::Sections | Self::Below => 24,
+            Self::Instances | Self::Assumed => 48,
             Self::Text => 1,
         }
     }
@@ -126,6 +142,11 @@ impl Region {
             Self::Sources => "sources",
             Self::Assumptions => "assumptions",
             Self::Text => "names",
+            Self::Sections => "sections",
+            Self::Below => "images below",
+            Self::Instances => "code instances",
+            Self::InstanceIndex => "the index of code instances",
+            Self::Assumed => "assumptions of code instances",
         }
     }
 }

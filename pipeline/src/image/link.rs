@@ -7,6 +7,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLocals};
+use super::host::HostParts;
 use super::package::BuiltUnit;
 use crate::arch::{Architecture, Class, CodeNeeds, Features, ProcessorTarget};
 use crate::debug::{NamedCode, NamedSymbol};
@@ -48,6 +49,7 @@ pub struct BuiltImage {
     pub(super) targets: Vec<BuiltTarget>,
     pub(super) versions: Vec<BuiltVersion>,
     pub(super) packed: Vec<BuiltUnit>,
+    pub(super) host: HostParts,
 }
 
 /// Processors with code for them. The base comes first.

@@ -9,8 +9,10 @@
 //! | `format.rs` | the file, byte by byte |
 //! | `link.rs` | objects become the parts of an image |
 //! | `package.rs` | images of units become one file, with the keys of their sources |
+//! | `host.rs` | what the host adds: sections, images below, code instances |
 //! | `writer.rs`, `elf.rs` | the parts become the bytes of a file, which debuggers and profilers know as ELF |
-//! | `reader.rs`, `units.rs` | tables of a file; each number is checked where it is used |
+//! | `reader.rs`, `units.rs`, `instances.rs`, `below.rs` | tables of a file; each number is checked where it is used |
+//! | `sections.rs` | sections of the host, mapped |
 //! | `open.rs` | a file of this user becomes mapped segments |
 //! | `bind.rs` | words that hold addresses get their values |
 //! | `validate.rs` | which units of a package are still right |
@@ -24,25 +26,33 @@
 //!
 //! **Never:** reading tables touches no page of the code, and runs nothing.
 
+mod below;
 mod bind;
 mod elf;
 mod error;
 mod format;
+mod host;
+mod instances;
 mod link;
 mod open;
 mod package;
 mod reader;
+mod sections;
 mod units;
 mod validate;
 mod writer;
 
+pub use below::readable_id;
 pub(crate) use bind::{bind, needed_distances};
-pub use error::{BindError, ImageError};
+pub use error::{BindError, HostPartError, ImageError};
 pub use format::{ImageFlags, ImageSymbol, ImageTarget, SymbolTraits};
+pub use host::{BuiltInstance, HostParts};
+pub use instances::{AssumedDefinition, ImageInstance};
 pub use link::{BuiltImage, link_image};
 pub use open::{ImageFile, OverusedFunction};
 pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;
+pub use sections::{ImageSection, ImageSections};
 pub use units::{KeyOfUnit, PackedUnit, UnitKey};
 pub use validate::{Rejection, SourceMatch, Validation};
 pub use writer::seal;

@@ -108,6 +108,15 @@ impl ImageFile {
         Err(self.reader.damaged("its contents are not those that were written"))
     }
 
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where it begins in the file.
+    pub(super) fn begin(&self) -> u64 {
+        self.begin
+    }
+
     /// The tables.
     pub fn reader(&self) -> &ImageReader {
         &self.reader

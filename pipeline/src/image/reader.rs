@@ -360,6 +360,12 @@ impl ImageReader {
         self.regions[region as usize].1 as usize
     }
 
+    /// Bytes of the host in the text, whose place and length are in a row.
+    pub(super) fn host_bytes(&self, row: TableRow<'_>, at: usize) -> Option<&[u8]> {
+        let (start, length) = (row.half(at) as usize, row.half(at + 4) as usize);
+        self.bytes(Region::Text).get(start..start.checked_add(length)?)
+    }
+
     /// The rows of a table, which `check_regions` has found to be there.
     fn bytes(&self, region: Region) -> &[u8] {
         let (start, count) = self.regions[region as usize];
@@ -403,6 +409,11 @@ impl ImageReader {
             Region::Sources,
             Region::Assumptions,
             Region::Text,
+            Region::Sections,
+            Region::Below,
+            Region::Instances,
+            Region::InstanceIndex,
+            Region::Assumed,
         ];
         for region in ALL {
             let (start, count) = self.regions[region as usize];

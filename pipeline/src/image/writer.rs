@@ -31,8 +31,10 @@ impl BuiltImage {
             file.extend_from_slice(&unit.image);
         }
         align(&mut file);
+        let sections = self.host.append_sections(&mut file);
+        align(&mut file);
         let tables_at = file.len();
-        let (tables, regions) = self.tables(&packed);
+        let (tables, regions) = self.tables(&packed, &sections);
         file.extend_from_slice(&tables);
         elf::append(self, &mut file);
 
@@ -55,7 +57,7 @@ impl BuiltImage {
         file
     }
 
-    fn tables(&self, packed: &[[u64; 3]]) -> (Vec<u8>, [(u32, u32); REGIONS]) {
+    fn tables(&self, packed: &[[u64; 3]], sections: &[[u64; 2]]) -> (Vec<u8>, [(u32, u32); REGIONS]) {
         let mut tables = TableWriter::default();
         for segment in &self.segments {
             let kind: u32 = match segment.kind {
@@ -124,6 +126,7 @@ impl BuiltImage {
             tables.keys(unit, &packed.assumptions);
         }
         tables.end(Region::Assumptions);
+        self.host.write(&mut tables, sections);
         tables.finish()
     }
 
@@ -161,20 +164,21 @@ pub fn seal(file: &mut [u8]) {
 
 /// TableWriter in the making.
 #[derive(Default)]
-struct TableWriter<'i> {
+pub(super) struct TableWriter<'i> {
     bytes: Vec<u8>,
     regions: [(u32, u32); REGIONS],
     start: usize,
     text: Vec<u8>,
     known: HashMap<&'i str, u32>,
+    known_bytes: HashMap<&'i [u8], u32>,
 }
 
 impl<'i> TableWriter<'i> {
-    fn halves(&mut self, numbers: impl IntoIterator<Item = u32>) {
+    pub(super) fn halves(&mut self, numbers: impl IntoIterator<Item = u32>) {
         self.bytes.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
     }
 
-    fn words(&mut self, numbers: impl IntoIterator<Item = u64>) {
+    pub(super) fn words(&mut self, numbers: impl IntoIterator<Item = u64>) {
         self.bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
     }
 
@@ -187,14 +191,14 @@ impl<'i> TableWriter<'i> {
     }
 
     /// Ends a table, whose rows have been added since the last one ended.
-    fn end(&mut self, region: Region) {
+    pub(super) fn end(&mut self, region: Region) {
         let count = (self.bytes.len() - self.start) / region.row_bytes();
         self.regions[region as usize] = (self.start as u32, count as u32);
         self.start = self.bytes.len();
     }
 
     /// The place of a name in the text.
-    fn name(&mut self, name: &'i str) -> u32 {
+    pub(super) fn name(&mut self, name: &'i str) -> u32 {
         let text = &mut self.text;
         *self.known.entry(name).or_insert_with(|| {
             let at = text.len() as u32;
@@ -202,6 +206,21 @@ impl<'i> TableWriter<'i> {
             text.push(0);
             at
         })
+    }
+
+    /// Bytes of the host: their place in the text, and their length.
+    pub(super) fn host_bytes(&mut self, bytes: &'i [u8]) -> [u32; 2] {
+        let text = &mut self.text;
+        let at = *self.known_bytes.entry(bytes).or_insert_with(|| {
+            let at = text.len() as u32;
+            text.extend_from_slice(bytes);
+            at
+        });
+        [at, bytes.len() as u32]
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
     }
 
     fn field(&mut self, field: &Rebase) {

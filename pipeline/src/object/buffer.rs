@@ -51,7 +51,7 @@ impl ObjectBuffer {
         }
         match usize::try_from(metadata.len()) {
             Ok(size_bytes) if metadata.is_file() && size_bytes >= MAP_BYTES_MIN => {
-                Ok(Self::new(name, Mapping::of_file(&file, size_bytes)?))
+                Ok(Self::new(name, Mapping::of_file(&file, 0, size_bytes)?))
             }
             _ => Ok(Self::new(name, read_whole(file)?)),
         }

@@ -9,17 +9,17 @@ use std::ptr::{self, NonNull};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// The bytes of a file, loaded page by page when they are touched.
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     address: NonNull<u8>,
     size_bytes: usize,
 }
 
 impl Mapping {
-    /// Maps the first `size_bytes` bytes of `file`, which must be more than none.
-    pub(super) fn of_file(file: &File, size_bytes: usize) -> io::Result<Self> {
+    /// Maps `size_bytes` bytes of `file` from `offset` on: more than none, from a multiple of a page on.
+    pub(crate) fn of_file(file: &File, offset: u64, size_bytes: usize) -> io::Result<Self> {
         // SAFETY: a new private mapping at an address of the kernel's choice overlaps nothing of ours.
         let address =
-            unsafe { mmap(ptr::null_mut(), size_bytes, ProtFlags::READ, MapFlags::PRIVATE, file, 0) }?;
+            unsafe { mmap(ptr::null_mut(), size_bytes, ProtFlags::READ, MapFlags::PRIVATE, file, offset) }?;
         let address = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { address, size_bytes })
     }
@@ -27,8 +27,8 @@ impl Mapping {
 
 impl AsRef<[u8]> for Mapping {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `of_file` mapped this many readable bytes here and only `drop` unmaps them. The caller of `ObjectBuffer::open` guarantees
-        // that the file is neither written to nor truncated meanwhile.
+        // SAFETY: `of_file` mapped this many readable bytes here and only `drop` unmaps them. The callers of `ObjectBuffer::open`
+        // and `ImageFile::map_sections` guarantee that the file is neither written to nor truncated meanwhile.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.size_bytes) }
     }
 }

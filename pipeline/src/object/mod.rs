@@ -15,7 +15,7 @@ mod instrumented;
 mod interface;
 mod kind;
 mod layer;
-mod mapping;
+pub(crate) mod mapping;
 mod parts;
 mod proportion;
 mod relocations;

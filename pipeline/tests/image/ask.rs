@@ -7,6 +7,13 @@ pub(crate) fn ask(reader: &ImageReader) {
     reader.imports().for_each(drop);
     reader.units().for_each(drop);
     reader.packed().for_each(drop);
+    reader.sections().for_each(drop);
+    reader.below().for_each(drop);
+    for instance in reader.instances().flatten() {
+        reader.assumed_by(&instance).for_each(drop);
+        reader.instance(instance.method, instance.specialization);
+    }
+    reader.instance(b"method", b"specialization");
     let sources: Vec<_> = reader.sources().map(|source| (source.name, source.key)).collect();
     let mut validation = Validation::new(reader);
     validation.match_sources(reader, &sources);

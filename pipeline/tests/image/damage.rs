@@ -16,7 +16,7 @@ use crate::ask::ask;
 use crate::sources::{image, package_of, program};
 
 /// Where the header begins, and how long it is.
-const HEADER: std::ops::Range<usize> = 512..832;
+const HEADER: std::ops::Range<usize> = 512..880;
 
 fn bytes() -> Vec<u8> {
     image(&program(&["-fPIC", "-O2"]), 0).expect("links").to_bytes()
@@ -109,6 +109,15 @@ fn a_package_with_changed_metadata_is_an_error_or_its_units_are_read_or_refused(
         seal(&mut bytes);
         fs::write(&path, &bytes).expect("the temporary directory is writable");
         if let Ok(image) = ImageFile::open(&path) {
+            ask(image.reader());
+            if let Ok(sections) = image.map_sections() {
+                let read = |name| {
+                    sections
+                        .get(image.reader(), name)
+                        .map_or(0, |bytes| bytes.iter().map(|byte| u64::from(*byte)).sum())
+                };
+                assert!(read("types") + read("source") < u64::MAX);
+            }
             for unit in 0..image.reader().packed().len().min(100) as u32 {
                 outcomes[usize::from(image.unit(unit).is_ok())] += 1;
             }

@@ -1,8 +1,9 @@
 //! Objects with everything that an image has to move, and images of them.
 
 use uruk_core::SymbolFlags;
+use uruk_instances::CodeSignature;
 use uruk_pipeline::arch::ProcessorLevel;
-use uruk_pipeline::image::{BuiltImage, BuiltUnit, link_image, package};
+use uruk_pipeline::image::{BuiltImage, BuiltInstance, BuiltUnit, HostParts, link_image, package};
 use uruk_pipeline::link::LinkError;
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -80,5 +81,23 @@ pub(crate) fn package_of(objects: &[ObjectBuffer]) -> BuiltImage {
         let source = (object.name().as_ref().into(), [object.bytes().len() as u8; 32]);
         BuiltUnit::new(object.name().as_ref(), &image, vec![source], Vec::new())
     });
-    package(units.collect(), &ProcessorLevel::V1.into())
+    let package = package(units.collect(), &ProcessorLevel::V1.into());
+    package.with_host(host_parts(), |_| false).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A few of each kind.
+fn host_parts() -> HostParts {
+    let mut parts = HostParts::default();
+    for name in ["types", "source"] {
+        parts.add_section(name.into(), name.repeat(20).into()).expect("the name is free");
+    }
+    parts.add_below("lower.uim".into(), [7; 16]);
+    for specialization in 0..4_u8 {
+        let instance = BuiltInstance::new("visit", [specialization], "visit")
+            .specptr("sum", CodeSignature::Specialized)
+            .assumes("sum", "", [specialization; 32])
+            .assumes("visit", [specialization], [1; 32]);
+        parts.add_instance(instance).expect("it is new");
+    }
+    parts
 }
