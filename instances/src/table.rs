@@ -220,6 +220,25 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> InstanceCompile<'
         self.world
     }
 
+    /// The method and the specialization.
+    pub fn key(&self) -> (M, S) {
+        self.key
+    }
+
+    /// Says all of it, under one lock.
+    pub(crate) fn say(&self, assumptions: &[(M, S)]) -> Result<(), ValidityEnded> {
+        let mut validity = self.table.validity.lock();
+        let mut said = assumptions.iter().map(|callee| validity.assume(self.key, self.world, &self.instance, *callee));
+        said.find_map(|until| until).map_or(Ok(()), |until| Err(ValidityEnded { until }))
+    }
+
+    /// Takes back what was said.
+    pub(crate) fn take_back(&self) {
+        let mut validity = self.table.validity.lock();
+        let assumed = validity.take_assumptions(self.key, &self.instance);
+        validity.take_backedges(self.key, assumed);
+    }
+
     /// Says that the code takes `method`, as it is in this compile's [`world`](Self::world), for granted: has its code inlined, or knows what
     /// it returns. That ends with the next definition of `method`, and with the validity of that instance of it which is valid in the world.
     ///

@@ -172,6 +172,17 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> Validity<M, S, P>
         gone.map(|valid| valid.assumes).unwrap_or_default()
     }
 
+    /// Takes what an instance assumes. Its backedges are to be [taken back](Self::take_backedges) at once.
+    pub(crate) fn take_assumptions(
+        &mut self,
+        key: Key<M, S>,
+        instance: &Arc<CodeInstance<P>>,
+    ) -> HashSet<Key<M, S>> {
+        let mut instances = self.find_mut(key).into_iter().flat_map(|of_key| &mut of_key.instances);
+        let valid = instances.find(|valid| Arc::ptr_eq(&valid.instance, instance));
+        valid.map(|valid| std::mem::take(&mut valid.assumes)).unwrap_or_default()
+    }
+
     pub(crate) fn take_backedges(&mut self, caller: Key<M, S>, assumed: HashSet<Key<M, S>>) {
         for callee in assumed {
             if let Some(callee) = self.find_mut(callee) {

@@ -24,6 +24,7 @@
 //! | `invalidate::begins_the_world_unordered`: a world is stored without Release | `instances/src/table.rs` | `who_sees_a_world_sees_its_definitions` |
 //! | `invalidate::reads_the_world_unordered`: a world is read without Acquire | `instances/src/table.rs` | `who_sees_a_world_sees_its_definitions` |
 //! | `invalidate::takes_backedges_back_later`: the lock is let go between taking out an instance that was given up, and its backedges | `instances/src/table.rs` | `what_is_given_up_takes_nothing_from_the_next` |
+//! | `invalidate::restores_without_saying`: code from before is published without saying what it assumes | `instances/src/restore.rs` | `what_is_restored_beside_a_redefinition_contains_no_older_definition` |
 #![cfg(uruk_loom)]
 
 use std::num::NonZeroU64;
@@ -115,6 +116,29 @@ fn what_is_compiled_beside_a_redefinition_contains_no_older_definition() {
         let program = Program::new();
         let redefiner = beside(&program, Program::redefine);
         program.compile(CALLER, Some(CALLEE));
+        redefiner.join().expect("no panic");
+        program.call(CALLER);
+    });
+}
+
+/// The code from before contains the first definition of `callee`.
+#[test]
+fn what_is_restored_beside_a_redefinition_contains_no_older_definition() {
+    model_within(PREEMPTIONS, || {
+        let program = Program::new();
+        let redefiner = beside(&program, Program::redefine);
+        let world = program.table.world();
+        let before = NonZeroU64::MIN;
+        let claim = program.table.claim_or_restore(CALLER, ONLY, world, |compile| {
+            let holds = |world| program.definition(world) == before;
+            let publish = |instance: &Instance| instance.publish_invoke(before).expect("nobody else compiles it");
+            let _ = compile.restore(&[(CALLEE, ONLY)], holds, publish);
+        });
+        if let InstanceClaim::Compile(compile) = claim {
+            let definition = program.definition(world);
+            let _ = compile.assume(CALLEE, ONLY);
+            compile.instance().publish_invoke(definition).expect("nobody else compiles it");
+        }
         redefiner.join().expect("no panic");
         program.call(CALLER);
     });
