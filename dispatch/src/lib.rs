@@ -10,6 +10,7 @@ mod pool;
 // Rayon's own threads cannot be modelled.
 #[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
 mod rayon;
+mod signals;
 mod threads;
 mod worker;
 

@@ -7,6 +7,8 @@ use uruk_core::WaitError;
 use uruk_core::sync::thread::{self, JoinHandle};
 use uruk_core::sync::{Arc, Mutex, Process};
 
+use crate::signals::without_signals;
+
 /// Every thread of a pool that has not been joined or let go.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -118,7 +120,7 @@ impl Threads {
         self.settle_here();
         let name = format!("{}-{suffix}", self.name_prefix);
         let builder = thread::Builder::new().name(name).stack_size(self.stack_size_bytes);
-        builder.spawn(body).map_err(NotStarted::Refused)
+        without_signals(|| builder.spawn(body)).map_err(NotStarted::Refused)
     }
 
     /// Called by the thread with this number as the last thing it does.

@@ -29,6 +29,7 @@
 //! nothing else is locked while it is held.
 
 use std::cmp::Ordering;
+use std::ffi::CStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -71,6 +72,15 @@ impl SymbolName {
     #[inline]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+
+    /// The text as C has it: up to its first NUL. No other name of the pool has a text at that address, which stays the same as long as
+    /// there is a handle, or the pool has the name.
+    ///
+    /// # Cost
+    /// Linear in the text; nothing is copied.
+    pub fn as_c_str(&self) -> &CStr {
+        self.0.as_c_str()
     }
 
     /// How many handles there are, the pool's among them: a hint, as others may come and go meanwhile.
@@ -375,6 +385,17 @@ mod tests {
         assert_ne!(here, there);
         assert_ne!(here.cmp(&there), Ordering::Equal);
         assert_eq!(here.cmp(&there), there.cmp(&here).reverse());
+    }
+
+    #[test]
+    fn c_reads_the_text_in_place_and_up_to_a_nul() {
+        let pool = SymbolStringPool::new();
+        let names =
+            ["", "main", "a 33-character name fills a block", "cut\0off"].map(|text| pool.intern(text));
+        let texts = names.each_ref().map(|name| name.as_c_str().to_str().expect("UTF-8"));
+        assert_eq!(texts, ["", "main", "a 33-character name fills a block", "cut"]);
+        assert_eq!(names[1].as_c_str().as_ptr(), pool.intern("main").as_c_str().as_ptr());
+        assert_eq!(names[1].as_c_str().as_ptr().addr(), names[1].as_str().as_ptr().addr());
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!    0        8       12      16            16 + len
-//!    | count  | given | len   | text ...    |
+//!    | count  | given | len   | text ...    | 0 |
 //! ```
+//!
+//! The NUL at the end is for C, which is given a text without a copy.
 //!
 //! The pool owns a text through its one [`Pooled`], everybody else through [`Handle`]s. A handle that is cloned or dropped moves
 //! `count`, by an atomic step. One that the pool gives out moves `given`, by a plain store: only the owner of the `Pooled` gives.
@@ -28,6 +30,7 @@
 //! Model: `loom-tests/tests/models/symbol_name.rs`.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ffi::CStr;
 use std::ptr::NonNull;
 
 use super::count::{Count, Given};
@@ -67,11 +70,13 @@ impl Pooled {
         // SAFETY: the layout has room for a head at least.
         let memory = unsafe { alloc(layout) }.cast::<Head>();
         let Some(head) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        // SAFETY: the memory is as large and as aligned as `layout` says, a head and behind it room for the text, and
+        // SAFETY: the memory is as large and as aligned as `layout` says, a head and behind it room for the text and a NUL, and
         // nothing else points to it.
         unsafe {
             head.write(Head { count: Count::new(POOL), given: Given::new(0), len });
-            head.add(1).cast::<u8>().copy_from_nonoverlapping(NonNull::from(text).cast(), text.len());
+            let start = head.add(1).cast::<u8>();
+            start.copy_from_nonoverlapping(NonNull::from(text).cast(), text.len());
+            start.add(text.len()).write(0);
         }
         Self(Text(head))
     }
@@ -141,6 +146,15 @@ impl Handle {
     #[inline]
     pub(super) fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+
+    /// The text up to its first NUL, as C reads it.
+    pub(super) fn as_c_str(&self) -> &CStr {
+        let text = self.as_str();
+        // SAFETY: a NUL lies behind the text, in one allocation with it; both were written before anybody else knew of them, and
+        // never change.
+        let bytes = unsafe { std::slice::from_raw_parts(self.0.text().as_ptr(), text.len() + 1) };
+        CStr::from_bytes_until_nul(bytes).unwrap_or_default()
     }
 
     /// Where the text begins.
@@ -247,9 +261,9 @@ impl Text {
     }
 }
 
-/// A head and so many bytes behind it.
+/// A head, so many bytes behind it, and a NUL.
 fn layout(len: usize) -> Layout {
-    let size = size_of::<Head>().checked_add(len).expect("a text is in memory, with room to spare");
+    let size = (size_of::<Head>() + 1).checked_add(len).expect("a text is in memory, with room to spare");
     Layout::from_size_align(size, align_of::<Head>()).expect("a text is in memory, with room to spare")
 }
 

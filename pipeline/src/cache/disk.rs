@@ -89,7 +89,11 @@ impl DiskCache {
         let write = Write { key: *key, object, claim };
         match self.own.pack.access() {
             Access::ReadOnly => (),
-            Access::ReadWrite if self.is_at_home() => self.writer.push(write),
+            Access::ReadWrite if self.is_at_home() => {
+                // The first write starts the thread, which inherits the mask: no handler of the host's runs on it.
+                let _signals = SignalsBlocked::now();
+                self.writer.push(write);
+            }
             Access::ReadWrite => self.files().write(vec![write]),
         }
     }

@@ -9,7 +9,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 use std::sync::OnceLock;
@@ -263,6 +263,7 @@ unsafe extern "C-unwind" {
         data_sections: bool,
         large_data_threshold: u64,
     );
+    pub(super) fn uruk_llvm_machine_level(machine: LLVMTargetMachineRef) -> c_uint;
     pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
     pub(super) fn uruk_llvm_instructions(module: LLVMModuleRef) -> u64;
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);

@@ -148,6 +148,11 @@ void uruk_llvm_configure_target_machine(LLVMTargetMachineRef T, bool FunctionSec
   Options.DataSections = DataSections;
 }
 
+// How hard the machine's code generation tries, by LLVM's number.
+unsigned uruk_llvm_machine_level(LLVMTargetMachineRef Machine) {
+  return unsigned(reinterpret_cast<TargetMachine *>(Machine)->getOptLevel());
+}
+
 // The code model that the module was compiled for, or -1, and the size from which on data is large.
 int uruk_llvm_code_model(LLVMModuleRef Handle, uint64_t *LargeDataThreshold) {
   const Module &M = *unwrap(Handle);

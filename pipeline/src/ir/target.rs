@@ -11,7 +11,7 @@ use llvm_sys::target::{
 use llvm_sys::target_machine::{LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
 
 use super::error::CompileError;
-use super::ffi::take_message;
+use super::ffi::{take_message, uruk_llvm_machine_level};
 use super::library;
 use super::machines::with_machine;
 use super::module::LockedModule;
@@ -145,6 +145,34 @@ impl JitTargetMachineBuilder {
         let target = Self::unchecked(options);
         target.data_layout()?;
         Ok(target)
+    }
+
+    /// The target of a target machine that a compiler has set up: its triple, processor, features, and level of code generation. Code is
+    /// position independent and in the small model, whatever the machine's is. Other options of the machine are not taken over.
+    ///
+    /// # Errors
+    /// [`CompileError::Target`] if this LLVM cannot generate code for it.
+    ///
+    /// ORC: `JITTargetMachineBuilder`, made of a `TargetMachine`.
+    pub fn of_machine(machine: &inkwell::targets::TargetMachine) -> Result<Self, CompileError> {
+        // SAFETY: the machine is alive, and the shim reads a field of it.
+        let codegen_level = match unsafe { uruk_llvm_machine_level(machine.as_mut_ptr()) } {
+            0 => CodegenLevel::None,
+            1 => CodegenLevel::Less,
+            3.. => CodegenLevel::Aggressive,
+            _ => CodegenLevel::Default,
+        };
+        let host = Self::host()?.with_codegen_level(codegen_level);
+        let [triple, cpu, features] = [
+            machine.get_triple().as_str().to_string_lossy().into_owned(),
+            machine.get_cpu().to_string_lossy().into_owned(),
+            machine.get_feature_string().to_string_lossy().into_owned(),
+        ];
+        let options = host.options();
+        if [&options.triple, &options.cpu, &options.features] == [&triple, &cpu, &features] {
+            return Ok(host);
+        }
+        Self::new(TargetOptions { triple, cpu, features, ..options.clone() })
     }
 
     fn unchecked(decided: TargetOptions) -> Self {
@@ -284,5 +312,46 @@ mod tests {
         options.triple = "pdp11-dec-unix".to_owned();
         let error = JitTargetMachineBuilder::new(options).expect_err("no such target");
         assert!(error.to_string().contains("pdp11"), "{error}");
+    }
+
+    #[test]
+    fn a_machine_gives_its_processor_and_its_level() {
+        use inkwell::OptimizationLevel;
+        use inkwell::targets::{CodeModel, RelocMode, Target, TargetMachine};
+
+        initialize().expect("a native target");
+        let triple = TargetMachine::get_default_triple();
+        let target = Target::from_triple(&triple).expect("the native target");
+        let levels = [
+            (OptimizationLevel::None, CodegenLevel::None),
+            (OptimizationLevel::Less, CodegenLevel::Less),
+            (OptimizationLevel::Default, CodegenLevel::Default),
+            (OptimizationLevel::Aggressive, CodegenLevel::Aggressive),
+        ];
+        for (level, expected) in levels {
+            let machine = target.create_target_machine(
+                &triple,
+                "x86-64-v2",
+                "+avx",
+                level,
+                RelocMode::Static,
+                CodeModel::Large,
+            );
+            let machine = machine.expect("a machine");
+            let options = JitTargetMachineBuilder::of_machine(&machine).expect("a target").options().clone();
+            assert_eq!((&*options.cpu, &*options.features), ("x86-64-v2", "+avx"));
+            assert_eq!((options.codegen_level, options.code_model), (expected, super::CodeModel::Small));
+        }
+        let [triple_of_host, cpu, features] = host_names().clone();
+        let machine = target.create_target_machine(
+            &triple,
+            &cpu,
+            &features,
+            OptimizationLevel::None,
+            RelocMode::PIC,
+            CodeModel::Small,
+        );
+        let host = JitTargetMachineBuilder::of_machine(&machine.expect("a machine")).expect("a target");
+        assert!(host.is_host(), "{triple_of_host}");
     }
 }

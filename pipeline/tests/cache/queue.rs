@@ -9,14 +9,16 @@ use super::{key, object, payload};
 
 /// How many threads of this process write for caches in a directory of their own.
 fn writers() -> usize {
+    statuses_of_writers().len()
+}
+
+/// What the system says of each thread that writes.
+fn statuses_of_writers() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("this is Linux");
-    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    tasks
-        .filter_map(Result::ok)
-        .filter(|task| task.path().exists())
-        .map(name)
-        .filter(|name| name.trim() == "uruk-cache")
-        .count()
+    let file =
+        |task: &fs::DirEntry, name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+    let tasks = tasks.filter_map(Result::ok);
+    tasks.filter(|task| file(task, "comm").trim() == "uruk-cache").map(|task| file(&task, "status")).collect()
 }
 
 #[test]
@@ -62,6 +64,12 @@ pub(crate) fn retire(directory: &std::path::Path) -> String {
     // A thread that has written something has its name, by which it is counted.
     cache.flush();
     let with = writers();
+    // SIGTERM, of whose handlers none runs there.
+    let is_blocked = |status: &String| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap_or_default().trim();
+        u64::from_str_radix(mask, 16).is_ok_and(|mask| mask & 1 << 14 != 0)
+    };
+    assert!(statuses_of_writers().iter().all(is_blocked), "{:?}", statuses_of_writers());
     cache.retire();
     // The system lists a thread a moment longer than it can be joined.
     let after = (0..1_000_000).map(|_| writers()).find(|count| *count == 0).unwrap_or(1);
