@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the fuzz targets, each for so many seconds. What they find stays in fuzz/artifacts, what they learn in fuzz/corpus.
 #
-#   scripts/fuzz.sh SECONDS [TARGET...]    targets: parse link archive image; all of them by default
+#   scripts/fuzz.sh SECONDS [TARGET...]    targets: parse link archive image frames; all of them by default
 #
 # One input may take two seconds and 512 MiB, the fuzzer's own memory and that of its sanitizer included. What is linked
 # never runs.
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 seconds="${1:?how many seconds each target runs}"
 shift
 targets=("$@")
-[[ ${#targets[@]} -gt 0 ]] || targets=(parse link archive image)
+[[ ${#targets[@]} -gt 0 ]] || targets=(parse link archive image frames)
 
 # The instrumentation is an option of the compiler that only nightly ones take without being asked twice.
 export RUSTC_BOOTSTRAP=1

@@ -1,4 +1,4 @@
-//! The cache of a [`Jit`] in use: its figures, and its end.
+//! The cache and the helper processes of a [`Jit`] in use: their figures, and their end.
 
 #[cfg(feature = "llvm")]
 use uruk_core::SymbolFlags;
@@ -6,6 +6,8 @@ use uruk_core::sync::Arc;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::cache::Miss;
 use uruk_pipeline::cache::{CacheOpenError, CompileCacheStats, DiskCache, ObjectCache};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::helpers::HelperPool;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{IrCache, IrCacheStats, ModuleInterface};
 #[cfg(feature = "llvm")]
@@ -75,6 +77,13 @@ impl Jit {
         if let Some(entries) = &self.open_cache().entries {
             entries.store.retire();
         }
+    }
+
+    /// The processes that compile for this engine; nothing if it compiles itself. To look at their figures, and to
+    /// [retire](HelperPool::retire) them.
+    #[cfg(feature = "llvm")]
+    pub fn helpers(&self) -> Option<&Arc<HelperPool>> {
+        self.engine.files.modules.layer.compiler().helpers()
     }
 
     fn open_cache(&self) -> &OpenCache {

@@ -15,11 +15,10 @@ use crafted::choices::{self, Choices};
 use crafted::drive;
 use uruk_core::SymbolFlags;
 use uruk_pipeline::arch::ProcessorLevel;
-use uruk_pipeline::image::{
-    BuiltInstance, BuiltUnit, HostParts, ImageReader, link_image, package, seal,
-};
+use uruk_pipeline::image::{BuiltInstance, BuiltUnit, HostParts, ImageReader, link_image, package, seal};
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::peer::{FrameLimits, FrameReader};
 
 /// An input begins with this where the rest is a file as it is. `scripts/fuzz.sh` writes such inputs to begin with.
 const FILE: u8 = b'F';
@@ -78,13 +77,39 @@ pub fn image(input: &[u8]) {
     }
 }
 
+/// Finds frames in a stream that comes in pieces, and again in one piece: they are the same.
+pub fn frames(input: &[u8]) {
+    let [piece, stream @ ..] = input else { return };
+    let limits = FrameLimits { body_bytes: 1 << 20, bulk_bytes: 4 << 20 };
+    let found = |piece: usize| {
+        let (mut reader, mut rest, mut found) = (FrameReader::new(limits), stream, Vec::new());
+        while !rest.is_empty() {
+            let room = reader.room();
+            assert!(!room.is_empty() && room.len() <= 256 << 10);
+            let taken = room.len().min(rest.len()).min(piece);
+            room[..taken].copy_from_slice(&rest[..taken]);
+            rest = &rest[taken..];
+            match reader.filled(taken) {
+                Ok(frame) => found.extend(frame.map(Ok)),
+                Err(error) => {
+                    found.push(Err(error));
+                    break;
+                }
+            }
+        }
+        found
+    };
+    assert_eq!(found(usize::from(*piece).max(1)), found(usize::MAX));
+}
+
 /// Two units, of which one contains code of the other, and what a host adds.
 fn sound_package() -> Vec<u8> {
     let names = ["first", "second"];
     let units = names.map(|name| {
         let object = ObjectBuffer::new(name, choices::object(&mut Choices::new(name.as_bytes())));
         let import = |_: &str| Some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
-        let image = link_image(&[object], &|_| false, &import, &ProcessorLevel::V1.into(), 0).unwrap_or_default();
+        let image =
+            link_image(&[object], &|_| false, &import, &ProcessorLevel::V1.into(), 0).unwrap_or_default();
         let mut unit = BuiltUnit::new(name, &image, vec![(name.into(), [1; 32])], Vec::new());
         unit.assume("first", [1; 32]);
         unit

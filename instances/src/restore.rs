@@ -71,7 +71,8 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> InstanceCompile<'
         holds: impl FnOnce(World) -> bool,
         publish: impl FnOnce(&CodeInstance<P>),
     ) -> Result<(), NotRestored> {
-        let said = if weakened("invalidate::restores_without_saying") { Ok(()) } else { self.say(assumptions) };
+        let said =
+            if weakened("invalidate::restores_without_saying") { Ok(()) } else { self.say(assumptions) };
         let outcome = match said {
             Ok(()) if holds(self.world()) => Ok(()),
             Ok(()) => Err(NotRestored::Other),
@@ -98,7 +99,8 @@ mod tests {
     /// Claims `f`, which has code from before that assumes some methods, and says whether that is used.
     fn restored(table: &Table, assumes: &[(&'static str, u32)], holds: bool) -> Result<(), NotRestored> {
         let mut outcome = None;
-        let publish = |instance: &CodeInstance<ExecutorAddr>| instance.publish_invoke(CODE).expect("it is new");
+        let publish =
+            |instance: &CodeInstance<ExecutorAddr>| instance.publish_invoke(CODE).expect("it is new");
         let claim = table.claim_or_restore("f", 1, table.world(), |compile| {
             outcome = Some(compile.restore(assumes, |_| holds, publish));
         });
@@ -115,7 +117,8 @@ mod tests {
         let table = Table::new();
         let world = table.world();
         assert_eq!(restored(&table, &[("g", 1), ("h", 2)], true), Ok(()));
-        let InstanceClaim::There(found) = table.claim_or_restore("f", 1, world, |_| panic!("it is there")) else {
+        let InstanceClaim::There(found) = table.claim_or_restore("f", 1, world, |_| panic!("it is there"))
+        else {
             panic!("it was restored")
         };
         assert_eq!(found.invoke(), Some(CODE));

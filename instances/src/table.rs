@@ -228,7 +228,8 @@ impl<M: Copy + Eq + Hash, S: Copy + Eq + Hash, P: CodePointer> InstanceCompile<'
     /// Says all of it, under one lock.
     pub(crate) fn say(&self, assumptions: &[(M, S)]) -> Result<(), ValidityEnded> {
         let mut validity = self.table.validity.lock();
-        let mut said = assumptions.iter().map(|callee| validity.assume(self.key, self.world, &self.instance, *callee));
+        let mut said =
+            assumptions.iter().map(|callee| validity.assume(self.key, self.world, &self.instance, *callee));
         said.find_map(|until| until).map_or(Ok(()), |until| Err(ValidityEnded { until }))
     }
 

@@ -37,6 +37,7 @@
 //! | `group.rs` | several functions are led elsewhere at one moment, while they are called, for the first time too |
 //! | `guard.rs` | code is replaced and freed while threads run it under guards |
 //! | `single_flight.rs` | threads that want one cache entry: one makes it, fails or gives up, and the others wait |
+//! | `helpers.rs` | requests are handed to helper processes that end, of a pool that lets idle ones go |
 //! | `write_behind.rs` | entries are pushed to a queue while it is flushed, and while its thread retires |
 //!
 //! Those from `section_groups.rs` on are the pipeline's. They include its files, which need nothing but core for that: no LLVM, and no linker, is built.

@@ -8,6 +8,8 @@ pub mod debug;
 #[doc(hidden)]
 pub mod executor;
 pub mod guard;
+#[cfg(feature = "helpers")]
+pub mod helpers;
 pub mod image;
 pub mod invoke;
 #[cfg(feature = "llvm")]
@@ -17,6 +19,8 @@ pub mod link;
 pub mod linking;
 pub mod memory;
 pub mod object;
+#[cfg(feature = "helpers")]
+pub mod peer;
 pub mod platform;
 pub mod runtime;
 pub mod tiers;

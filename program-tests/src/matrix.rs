@@ -62,6 +62,8 @@ pub struct Variant {
 pub enum Compiles {
     /// Modules.
     Whole,
+    /// Modules, in processes of their own.
+    InHelpers,
     /// Modules, in three parts behind the inliner.
     Late,
     /// Modules, in three parts.
@@ -91,6 +93,7 @@ impl Compiles {
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Whole | Self::Image | Self::Package => &[],
+            Self::InHelpers => &["--compile-in-helpers=2"],
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
@@ -197,7 +200,7 @@ impl Program {
                 Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => &[LAZY],
                 Compiles::Image => &[IMAGE],
                 Compiles::Package => &[IMAGE, PACKAGE],
-                Compiles::Whole | Compiles::Late | Compiles::Early => return false,
+                Compiles::Whole | Compiles::InHelpers | Compiles::Late | Compiles::Early => return false,
             };
             self.skipped.iter().any(|(name, _)| kinds.contains(&&**name))
         };
@@ -265,9 +268,12 @@ impl Program {
         let files = self.build(variant.form)?;
         let cache = format!("--cache={}", directory.display());
         let second = match variant.compiles {
-            Compiles::Whole | Compiles::Late | Compiles::Early | Compiles::Image | Compiles::Package => {
-                "--cache-mode=require-hit"
-            }
+            Compiles::Whole
+            | Compiles::InHelpers
+            | Compiles::Late
+            | Compiles::Early
+            | Compiles::Image
+            | Compiles::Package => "--cache-mode=require-hit",
             Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => {
                 "--cache-mode=read-write"
             }

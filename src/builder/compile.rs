@@ -1,9 +1,10 @@
 //! How modules of LLVM IR are compiled.
 
 use uruk_core::sync::Arc;
+use uruk_pipeline::helpers::{HelperPool, Helpers};
 use uruk_pipeline::ir::{
-    CodegenLevel, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
-    OptimizationPipeline, Partition,
+    CodegenLevel, CompileError, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
+    OptimizationPipeline, Partition, llvm_build,
 };
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
@@ -23,6 +24,8 @@ pub(super) struct CompileOptions {
     pub(super) keeps_debug_info: Option<bool>,
     pub(super) tiers: Option<Arc<dyn TierPolicy>>,
     pub(super) dump: Option<Dump>,
+    /// The processes that compile, in place of this one.
+    pub(super) helpers: Option<Helpers>,
 }
 
 impl CompileOptions {
@@ -37,6 +40,7 @@ impl CompileOptions {
             keeps_debug_info: None,
             tiers: None,
             dump: None,
+            helpers: None,
         }
     }
 
@@ -51,12 +55,21 @@ impl CompileOptions {
         has_workers: bool,
         is_debugged: bool,
     ) -> Result<Modules, JitError> {
+        let refuses_calls = self.helpers.is_some() && (linking.on_call.is_some() || self.tiers.is_some());
+        if refuses_calls {
+            let what = "functions that are compiled when they are called".to_owned();
+            return Err(CompileError::NotContained { what }.into());
+        }
         let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
         let target = target.with_codegen_level(self.codegen_level);
         let keeps_debug_info = self.keeps_debug_info.unwrap_or(is_debugged);
         let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
         let compiler = compiler.with_debug_info(keeps_debug_info);
         let compiler = self.dump.iter().cloned().fold(compiler, IrCompiler::with_dump);
+        let compiler = match self.helpers {
+            Some(helpers) => compiler.with_helpers(Arc::new(HelperPool::new(helpers, llvm_build())))?,
+            None => compiler,
+        };
         let of_modules = cache.entries.as_ref().map(|entries| Arc::new(entries.of_modules(&compiler)));
         if of_modules.is_none() {
             compiler.check_pipeline()?;

@@ -38,6 +38,9 @@ pub(crate) struct Cli {
 /// The verbs of the command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Compile for the process that has started this one.
+    #[command(hide = true)]
+    CompileHelper,
     /// Run a program made of IR, bitcode, objects, archives and shared libraries.
     ///
     /// Every FILE takes part, as if it had been given to a linker: its initialisers run before the entry
@@ -245,6 +248,28 @@ pub(crate) struct RunArgs {
     /// Into how many parts modules are divided, of any size [default: one a thread, of large modules only].
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parts: Option<u16>,
+
+    /// Have LLVM read and compile files in N processes of their own [default: one a core], so that a file that crashes it fails with an error
+    /// that says how.
+    #[arg(
+        help_heading = HOW,
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = clap::value_parser!(u16).range(0..=1024),
+        conflicts_with_all = ["on_call", "dump"],
+    )]
+    pub(crate) compile_in_helpers: Option<u16>,
+
+    /// How many MiB of memory a helper may take for its work.
+    #[arg(help_heading = HOW, long, value_name = "MIB", default_value = "4096", requires = "compile_in_helpers")]
+    pub(crate) helper_memory: u32,
+
+    /// How many seconds a helper may take for a file.
+    #[arg(help_heading = HOW, long, value_name = "SECS", default_value = "300", value_parser = seconds, requires = "compile_in_helpers")]
+    pub(crate) helper_time: Duration,
 
     /// Find what was compiled before in this directory, and store what is compiled [default: what URUK_CACHE says in the environment].
     ///

@@ -63,6 +63,7 @@ fn run_command() -> c_int {
         }
     };
     match cli.command {
+        Command::CompileHelper => done(uruk::pipeline::ir::serve_compiles()),
         Command::Run(args) => run_program(&args),
         Command::Image(args) => match args.command {
             ImageCommand::Run(args) => run_program(&args),

@@ -13,6 +13,7 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
+use uruk::pipeline::helpers::Helpers;
 use uruk::pipeline::image::ImageFile;
 use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline, Partition};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
@@ -72,6 +73,8 @@ pub(crate) enum RunError {
     Page(#[from] PageError),
     #[error(transparent)]
     Order(#[from] OrderError),
+    #[error("--compile-in-helpers starts this command once more, and its file cannot be found")]
+    Helper { source: std::io::Error },
     #[error("--dump needs a directory that may be written to, or that can be made in one that is there")]
     Dump(#[from] DumpError),
     #[error(
@@ -184,6 +187,10 @@ fn store_what_was_compiled(
     args: &RunArgs,
 ) -> Result<(), RunError> {
     jit.retire_cache();
+    // The program waits for children of its own, and should find no others.
+    if let Some(helpers) = jit.helpers() {
+        helpers.retire();
+    }
     let Some(disk) = jit.disk_cache() else { return Ok(()) };
     let (observers, is_verbose) = (observers.clone(), args.verbose > 0);
     let mut told = 0;
@@ -368,7 +375,19 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
         0 => builder,
         verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
     };
+    let builder = match args.compile_in_helpers {
+        Some(count) => builder.compile_in(helpers(args, count.into())?),
+        None => builder,
+    };
     Ok(builder.build()?)
+}
+
+/// The processes that compile: this command, started once more.
+fn helpers(args: &RunArgs, count: usize) -> Result<Helpers, RunError> {
+    let program = std::env::current_exe().map_err(|source| RunError::Helper { source })?;
+    let helpers = Helpers::new(program).argument("compile-helper").time_limit(args.helper_time);
+    let helpers = helpers.memory(u64::from(args.helper_memory) << 20);
+    Ok(if count == 0 { helpers } else { helpers.count(count) })
 }
 
 /// Where everything that is compiled goes. A file that cannot be written is told when the program ends.

@@ -131,7 +131,8 @@ fn what_is_restored_beside_a_redefinition_contains_no_older_definition() {
         let before = NonZeroU64::MIN;
         let claim = program.table.claim_or_restore(CALLER, ONLY, world, |compile| {
             let holds = |world| program.definition(world) == before;
-            let publish = |instance: &Instance| instance.publish_invoke(before).expect("nobody else compiles it");
+            let publish =
+                |instance: &Instance| instance.publish_invoke(before).expect("nobody else compiles it");
             let _ = compile.restore(&[(CALLEE, ONLY)], holds, publish);
         });
         if let InstanceClaim::Compile(compile) = claim {

@@ -278,7 +278,7 @@ impl IrCache {
                 self.counts.uncacheable.add(1);
                 tell(None, Err(why.clone()));
                 self.may_compile(&name, EntryKind::Object, &why)?;
-                return compiler.compile_in(session, pending.prepare()?);
+                return compiler.compile_pending(session, pending, None);
             }
         };
         if self.mode == CacheMode::RequireHit {
@@ -292,10 +292,7 @@ impl IrCache {
         }
         let verified = pending.verified;
         let blocking = |wait: &mut dyn FnMut()| session.blocking(&mut *wait).is_ok();
-        let make = || {
-            let module = pending.prepare()?;
-            compiler.compile_cached(session, module, self.parts(compiler, verified))
-        };
+        let make = || compiler.compile_pending(session, pending, self.parts(compiler, verified));
         let obtained = self.store.get_or_make(&key, &blocking, make)?;
         let outcome = match obtained.origin {
             Origin::Stored | Origin::Shared => Ok(()),
@@ -378,7 +375,16 @@ fn object_key(
     kept: &mut [&str],
     discards: &mut [&str],
 ) -> Key {
-    let IrCompiler { target, pipeline, partition, keeps_debug_info, dump: _, kept: _, listing: _ } = compiler;
+    let IrCompiler {
+        target,
+        pipeline,
+        partition,
+        keeps_debug_info,
+        dump: _,
+        kept: _,
+        listing: _,
+        helpers: _,
+    } = compiler;
     let mut options = options_of(target.decided());
     // A module that was compiled without the verifier is no hit for a compiler that verifies.
     options.extend([("verified", u64::from(verified)), ("debug information", u64::from(*keeps_debug_info))]);
@@ -396,7 +402,16 @@ impl IrCompiler {
     /// # Cost
     /// That of [`InterfaceIngredients::key`].
     pub fn unit_key(&self, source: &ObjectBuffer) -> Key {
-        let Self { target, pipeline, partition: _, keeps_debug_info: _, dump: _, kept: _, listing: _ } = self;
+        let Self {
+            target,
+            pipeline,
+            partition: _,
+            keeps_debug_info: _,
+            dump: _,
+            kept: _,
+            listing: _,
+            helpers: _,
+        } = self;
         let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
         let options = options_of(target.decided());
         UnitIngredients { source: source.bytes(), options: &options, passes: &passes, hooks: &hooks }.key()
@@ -530,21 +545,22 @@ mod tests {
                 kept: [],
                 listing: [], // As with a dump.
                 keeps_debug_info: [true],
+                helpers: [],
             }
         );
-        let described =
-            changed.iter().map(|(field, compiler)| {
-                let IrCompiler {
-                    target: _,
-                    pipeline,
-                    partition,
-                    keeps_debug_info,
-                    dump: _,
-                    kept: _,
-                    listing: _,
-                } = compiler;
-                (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
-            });
+        let described = changed.iter().map(|(field, compiler)| {
+            let IrCompiler {
+                target: _,
+                pipeline,
+                partition,
+                keeps_debug_info,
+                dump: _,
+                kept: _,
+                listing: _,
+                helpers: _,
+            } = compiler;
+            (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
+        });
         assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));
     }
 

@@ -1,5 +1,7 @@
 //! [`IrCompiler`]: module in, object out: normalize, optimize, generate code.
 
+use std::sync::Arc;
+
 use uruk_core::ExecutionSession;
 use uruk_recorder::{Detail, Entry, Kind, is_asked_for};
 
@@ -16,6 +18,7 @@ use super::part_cache::PartCache;
 use super::partition::{Partition, PartitionPolicy, Parts};
 use super::stages::Stage;
 use super::target::JitTargetMachineBuilder;
+use crate::helpers::HelperPool;
 use crate::object::ObjectBuffer;
 
 /// Compiles modules one after another, on as many threads as call it.
@@ -36,13 +39,24 @@ pub struct IrCompiler {
     pub(super) kept: KeptIr,
     pub(super) listing: Listing,
     pub(super) keeps_debug_info: bool,
+    /// The processes that compile, in place of this one.
+    pub(super) helpers: Option<Arc<HelperPool>>,
 }
 
 impl IrCompiler {
     /// Compiles for `target` after running `pipeline`.
     pub fn new(target: JitTargetMachineBuilder, pipeline: OptimizationPipeline) -> Self {
         let (partition, kept, listing) = (Partition::default(), KeptIr::default(), Listing::default());
-        Self { target, pipeline, partition, dump: None, kept, listing, keeps_debug_info: false }
+        Self {
+            target,
+            pipeline,
+            partition,
+            dump: None,
+            kept,
+            listing,
+            keeps_debug_info: false,
+            helpers: None,
+        }
     }
 
     /// Compiles for this machine at `level`, passes and code generation alike.
@@ -117,6 +131,9 @@ impl IrCompiler {
     pub fn check_pipeline(&self) -> Result<(), CompileError> {
         if self.pipeline.is_known_good() {
             return Ok(());
+        }
+        if let Some(helpers) = &self.helpers {
+            return self.check_apart(helpers);
         }
         for (place, passes) in self.pipeline.foreign() {
             if let Some(message) = self.target.with_machine(|machine| machine.check_passes(&passes))? {
@@ -199,6 +216,9 @@ impl IrCompiler {
         session: Option<&ExecutionSession>,
         cache: Option<PartCache>,
     ) -> Result<ObjectBuffer, CompileError> {
+        if let Some(helpers) = &self.helpers {
+            return self.compile_apart(helpers, module);
+        }
         let locked = module.lock()?;
         let compiled = self.compile_locked(&locked);
         drop(locked);

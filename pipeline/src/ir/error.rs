@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::cache::{EntryKind, Miss};
+use crate::helpers::HelperError;
 
 /// Reading, checking, optimizing or compiling a module failed. `message` is LLVM's wherever LLVM had one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,6 +110,20 @@ pub enum CompileError {
     ContextLost {
         /// The file or module.
         module: Arc<str>,
+    },
+    /// The module was to be compiled in a helper process, which gave no answer.
+    #[error("{module}: cannot be compiled")]
+    Helper {
+        /// The file or module.
+        module: Arc<str>,
+        /// Why there is no answer.
+        source: Box<HelperError>,
+    },
+    /// Helper processes are to compile, and cannot do this.
+    #[error("not possible in helper processes: {what}")]
+    NotContained {
+        /// The reason.
+        what: String,
     },
     /// Something done to the module through [`ThreadSafeModule::with_module`] made LLVM report errors.
     ///

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use uruk_core::MaterializationResponsibility;
 
-use super::{IrCache, PendingModule, ThreadSafeModule};
+use super::{CompileError, IrCache, ModuleInterface, PendingModule, ThreadSafeModule};
+use crate::object::ObjectBuffer;
 
 /// Takes modules of LLVM IR.
 ///
@@ -31,6 +32,12 @@ pub trait IrLayer: Send + Sync {
 
     /// Where interfaces of modules are looked up before LLVM reads them.
     fn cache(&self) -> Option<&IrCache> {
+        None
+    }
+
+    /// The interface of a file of bitcode or text, if another process is to read it. `None`: this one is.
+    fn interface_apart(&self, source: &ObjectBuffer) -> Option<Result<ModuleInterface, CompileError>> {
+        let _ = source;
         None
     }
 }

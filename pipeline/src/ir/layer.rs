@@ -82,7 +82,10 @@ impl IrCompileLayer {
     /// # Errors
     /// As [`ModuleInterface::of_bitcode`], and [`CompileError::NotCached`].
     pub fn interface_of(&self, bitcode: &ObjectBuffer) -> Result<ModuleInterface, CompileError> {
-        let read = || ModuleInterface::of_bitcode(bitcode, self.compiler.target());
+        let read = || match self.compiler.interface_apart(bitcode) {
+            Some(interface) => interface,
+            None => ModuleInterface::of_bitcode(bitcode, self.compiler.target()),
+        };
         match &self.cache {
             Some(cache) => cache.interface_or(&cache.source_key(bitcode), bitcode.name(), read),
             None => read(),
@@ -119,9 +122,7 @@ impl IrLayer for IrCompileLayer {
         let queue = pending.serial_queue();
         let compiled = match &self.cache {
             Some(cache) => cache.object(&self.compiler, pending, responsibility.session()),
-            None => pending
-                .prepare()
-                .and_then(|module| self.compiler.compile_in(responsibility.session(), module)),
+            None => self.compiler.compile_pending(responsibility.session(), pending, None),
         };
         if let Some(queue) = queue {
             queue.leave();
@@ -131,6 +132,10 @@ impl IrLayer for IrCompileLayer {
 
     fn cache(&self) -> Option<&IrCache> {
         self.cache.as_deref()
+    }
+
+    fn interface_apart(&self, source: &ObjectBuffer) -> Option<Result<ModuleInterface, CompileError>> {
+        self.compiler.interface_apart(source)
     }
 }
 

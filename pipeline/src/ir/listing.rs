@@ -55,6 +55,11 @@ impl Listing {
         Some(parts.into_iter().map(|part| part.bytes).collect())
     }
 
+    /// Whether modules are listed.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.form().is_some()
+    }
+
     fn form(&self) -> Option<ListingForm> {
         // Relaxed: as in `want`.
         match self.0.form.load(Ordering::Relaxed) {

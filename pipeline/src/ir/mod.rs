@@ -9,13 +9,14 @@
 //!
 //! An error that LLVM reports is an error, even if LLVM also returns a result. If LLVM gives up, that is an error too, at the price of the
 //! context it worked on. Truncated, empty, foreign and invalid input is refused with a message. Bitcode made to harm LLVM can still crash
-//! the process: its reader is not built to withstand it.
+//! the process that reads it: its reader is not built to withstand it. So that process may be a helper (`contained.rs`).
 
 mod better_bodies;
 mod build;
 mod cached;
 mod canonical;
 mod compile;
+mod contained;
 mod context;
 mod dump;
 mod emitter;
@@ -25,6 +26,7 @@ mod function_compiler;
 mod hooks;
 mod interface_bytes;
 mod ir_layer;
+mod job;
 mod kept;
 mod layer;
 mod lazy_module;
@@ -43,6 +45,7 @@ mod pending;
 mod processor;
 mod progress;
 mod read;
+mod serve;
 mod shell;
 mod source;
 mod stages;
@@ -72,6 +75,9 @@ pub use module::ThreadSafeModule;
 pub use optimize::{OptimizationLevel, OptimizationPipeline};
 pub use partition::{Partition, PartitionPolicy};
 pub use pending::PendingModule;
+pub use serve::serve_compiles;
+#[doc(hidden)]
+pub use serve::serve_compiles_watched;
 pub use stages::Stage;
 pub use symbols::{ModuleInterface, ModuleSymbol};
 pub use target::{CodeModel, CodegenLevel, JitTargetMachineBuilder, TargetOptions};

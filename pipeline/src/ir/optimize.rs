@@ -6,13 +6,15 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::error::CompileError;
 use super::hooks::{ExtensionPoint, PassHook};
 use super::stages::{Stage, StagePiece, Stages, says_its_level};
 use super::target::JitTargetMachineBuilder;
 
 /// How much a pipeline optimizes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum OptimizationLevel {
     /// Only what correctness asks for: coroutines, `alwaysinline`.
     O0,
@@ -57,7 +59,7 @@ impl fmt::Display for OptimizationLevel {
 }
 
 /// The passes to run over a module.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OptimizationPipeline {
     body: StageWork,
     /// Passes before everything else.
@@ -69,7 +71,7 @@ pub struct OptimizationPipeline {
     last: Stage,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum StageWork {
     None,
     Level(OptimizationLevel),
@@ -77,14 +79,27 @@ enum StageWork {
 }
 
 /// A difference from LLVM's own pipeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum Change {
-    Passes { stage: Stage, side: Side, passes: String },
-    Hook { stage: Stage, side: Side, hook: PassHook },
-    Point { point: ExtensionPoint, hook: PassHook },
+    Passes {
+        stage: Stage,
+        side: Side,
+        passes: String,
+    },
+    #[serde(skip)] // code of this process
+    Hook {
+        stage: Stage,
+        side: Side,
+        hook: PassHook,
+    },
+    #[serde(skip)]
+    Point {
+        point: ExtensionPoint,
+        hook: PassHook,
+    },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Side {
     Before,
     Instead,

@@ -17,6 +17,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 use uruk_core::sync::{Latch, Mutex};
 use uruk_core::{ExecutionSession, Task, TaskPriority};
@@ -35,7 +36,7 @@ use super::target::JitTargetMachineBuilder;
 use crate::object::{ObjectBuffer, join_parts};
 
 /// When modules are divided into parts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PartitionPolicy {
     /// Never.
     #[default]
@@ -52,7 +53,7 @@ pub enum PartitionPolicy {
 /// # Cost
 /// SQLite at O2 on two cores takes 23 s whole, 18 s with [`Late`](PartitionPolicy::Late), 13 s with [`Early`](PartitionPolicy::Early). The code is as
 /// fast within 2 %; objects are larger by 1.1 and 1.5.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Partition {
     policy: PartitionPolicy,
     parts: u32,

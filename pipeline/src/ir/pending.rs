@@ -62,15 +62,10 @@ impl PendingModule {
                 data
             }
         };
-        let locked = module.lock()?;
-        for symbol in &self.discarded {
-            locked.discard(symbol.as_str());
-        }
-        for symbol in &self.kept {
-            // A discarded symbol is no definition any more, and is left alone.
-            locked.keep(symbol.as_str());
-        }
-        drop(locked);
+        let names = |symbols: &'_ [SymbolName]| -> Vec<String> {
+            symbols.iter().map(|symbol| symbol.as_str().to_owned()).collect()
+        };
+        leave_out(&module, &names(&self.discarded), &names(&self.kept))?;
         Ok(module)
     }
 
@@ -98,6 +93,23 @@ impl PendingModule {
             }
         }
     }
+}
+
+/// Leaves definitions out of a module, and has optimization keep others.
+pub(super) fn leave_out(
+    module: &ThreadSafeModule,
+    discarded: &[impl AsRef<str>],
+    kept: &[impl AsRef<str>],
+) -> Result<(), CompileError> {
+    let locked = module.lock()?;
+    for symbol in discarded {
+        locked.discard(symbol.as_ref());
+    }
+    for symbol in kept {
+        // A discarded symbol is no definition any more, and is left alone.
+        locked.keep(symbol.as_ref());
+    }
+    Ok(())
 }
 
 /// Makes a module one that has a context of its own.

@@ -15,12 +15,13 @@
 //!
 //! Source: Julia's stages, `pipeline.cpp` there. The passes are LLVM's.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 use super::optimize::OptimizationLevel;
 
 /// A stage of a pipeline, in running order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Stage {
     /// Removes leftovers of front ends, so that the rest sees less.
     EarlySimplification,

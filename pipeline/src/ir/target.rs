@@ -10,6 +10,8 @@ use llvm_sys::target::{
 };
 use llvm_sys::target_machine::{LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeatures, LLVMGetHostCPUName};
 
+use serde::{Deserialize, Serialize};
+
 use super::error::CompileError;
 use super::ffi::{take_message, uruk_llvm_machine_level};
 use super::library;
@@ -20,7 +22,7 @@ use super::target_machine::TargetMachine;
 use crate::object::ObjectBuffer;
 
 /// How hard code generation tries, apart from the passes over the IR.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum CodegenLevel {
     /// Quickly: fast instruction selection, no scheduling.
     None,
@@ -46,7 +48,7 @@ impl From<OptimizationLevel> for CodegenLevel {
 }
 
 /// How far apart code and data may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum CodeModel {
     /// All of a program within 2 GiB of itself.
     #[default]
@@ -73,7 +75,7 @@ impl CodeModel {
 pub(super) const LARGE_DATA_THRESHOLD_BYTES: u64 = 65_535;
 
 /// Everything that decides which target machine compiles a module. Part of a cache key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TargetOptions {
     /// Architecture, vendor and operating system.
     pub triple: String,
@@ -192,6 +194,11 @@ impl JitTargetMachineBuilder {
             decided.function_sections = function_sections;
             decided.data_sections = data_sections;
         })
+    }
+
+    /// The same machine with other options than its names.
+    pub(super) fn with_options(self, options: TargetOptions) -> Self {
+        self.changed(|decided| *decided = options)
     }
 
     fn changed(mut self, change: impl FnOnce(&mut TargetOptions)) -> Self {

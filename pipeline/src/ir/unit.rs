@@ -87,7 +87,10 @@ impl IrMaterializationUnit {
         let (interface, source) = match known {
             Some(interface) => (interface, Source::Unread(text.clone())),
             None => {
-                let read = Self::read(kind, text.clone(), target)?;
+                let read = match layer.interface_apart(&text) {
+                    Some(interface) => (interface?, Source::Unread(text.clone())),
+                    None => Self::read(kind, text.clone(), target)?,
+                };
                 if let Some((cache, key)) = asked {
                     cache.put_interface(&key, text.name(), &read.0);
                 }

@@ -1,0 +1,32 @@
+//! Processes that compile for this one, so that a compilation may crash, hang, or eat memory without it.
+//!
+//! ```text
+//!  request ─▶ quarantine ─▶ place on the shelf ─▶ helper: Hello ─▶ Ready
+//!                (known to    (the idle one, or       Job   ─▶ Begun     from here on the job is to blame
+//!                 kill)        a new one)                   ─▶ Answer    back to the shelf, or worn out
+//! ```
+//!
+//! Nothing here knows LLVM: a job is bytes, and so is its answer. `ir/contained.rs` has the jobs, and `ir/serve.rs` the helper's side of them.
+//!
+//! Holds, for each request:
+//!
+//! - It is answered once, with an answer or an error, whatever helpers do. The model is `loom-tests/tests/helpers.rs`.
+//! - A helper that ends before it has begun a job is not the job's fault: another one gets the job, up to [`ATTEMPTS_MAX`] times.
+//! - A helper that ends afterwards, or does not answer in time, fails this one job. The job's key is not tried again in this pool.
+//! - No more helpers are alive than the pool has places, but for children of a fork and after [`HelperPool::retire`].
+//! - No lock is held while a helper works, is started, or ends.
+
+mod backoff;
+mod error;
+mod messages;
+mod pool;
+mod quarantine;
+mod serve;
+mod settings;
+mod shelf;
+
+pub use error::HelperError;
+pub use pool::{HelperAnswer, HelperPool, HelperStats};
+pub use serve::{Serving, serve};
+pub use settings::Helpers;
+pub use shelf::ATTEMPTS_MAX;

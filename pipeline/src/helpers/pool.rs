@@ -1,0 +1,310 @@
+//! [`HelperPool`]: asks helpers, starts them, and lets them go.
+
+use std::time::{Duration, Instant};
+
+use uruk_core::sync::{Mutex, thread};
+
+use super::backoff::Backoff;
+use super::error::HelperError;
+use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, READY, Ready};
+use super::quarantine::Quarantine;
+use super::settings::Helpers;
+use super::shelf::{Asked, Shelf, request};
+use crate::peer::{Deadline, Frame, PeerError, PeerProcess};
+
+/// How long a helper may take to say that it has the whole job: it only reads it.
+const BEGIN_LIMIT: Duration = Duration::from_secs(60);
+
+/// Helpers of one program.
+///
+/// # Concurrency
+/// Any thread may ask. Each has a helper to itself; if all are busy, it waits. A child that the process forks, and a pool that was
+/// [retired](Self::retire), start a helper for each job.
+#[derive(Debug)]
+pub struct HelperPool {
+    settings: Helpers,
+    /// Identifies the compiler that helpers have to have.
+    build: String,
+    shelf: Shelf<Helper>,
+    state: Mutex<PoolState>,
+    /// The process that has the locks. In a child of it a thread may have left one locked that it does not have.
+    owner: u32,
+}
+
+#[derive(Debug, Default)]
+struct PoolState {
+    backoff: Backoff,
+    quarantine: Quarantine,
+    stats: HelperStats,
+}
+
+/// Figures of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HelperStats {
+    /// Helpers that were started.
+    pub started: u64,
+    /// Jobs that were answered.
+    pub answered: u64,
+    /// Jobs that ended their helper.
+    pub failed: u64,
+    /// Helpers that ended before they began a job, which another one got.
+    pub not_begun: u64,
+    /// Helpers that were replaced for their age, their size or their number of jobs.
+    pub recycled: u64,
+    /// Jobs that were refused because they had ended a helper before.
+    pub refused: u64,
+    /// Keys in quarantine.
+    pub quarantined: usize,
+}
+
+/// A helper, and how far it has come.
+#[derive(Debug)]
+struct Helper {
+    process: PeerProcess,
+    is_ready: bool,
+    jobs: u32,
+}
+
+/// The answer to a job.
+#[derive(Clone, Debug)]
+pub struct HelperAnswer {
+    frame: Frame,
+    body_at: usize,
+}
+
+impl HelperAnswer {
+    /// The answer itself.
+    pub fn body(&self) -> &[u8] {
+        &self.frame.body()[self.body_at..]
+    }
+
+    /// The bytes that come with it, and where they begin.
+    pub fn into_bulk(self) -> (Vec<u8>, usize) {
+        self.frame.into_payload()
+    }
+}
+
+impl HelperPool {
+    /// A pool whose helpers have the compiler that `build` identifies. The first of them is started, and not waited for.
+    pub fn new(settings: Helpers, build: impl Into<String>) -> Self {
+        let shelf = Shelf::new(settings.count);
+        let pool =
+            Self { settings, build: build.into(), shelf, state: Mutex::default(), owner: std::process::id() };
+        pool.keep_one_warm();
+        pool
+    }
+
+    /// Has a helper do a job.
+    ///
+    /// # Errors
+    /// [`HelperError`]. If the job has ended its helper, `key` is not tried again.
+    ///
+    /// # Cost
+    /// 0.1 ms and the time of the job, if a helper is idle. Starting one takes 20 to 40 ms, where LLVM is loaded.
+    pub fn ask(&self, key: &[u8; 32], body: &[u8], bulk: &[u8]) -> Result<HelperAnswer, HelperError> {
+        if self.owner != std::process::id() {
+            return self.ask_one_of_its_own(body, bulk);
+        }
+        let known = {
+            let mut state = self.state.lock();
+            let known = state.quarantine.of(key);
+            state.stats.refused += u64::from(known.is_some());
+            known
+        };
+        if let Some(before) = known {
+            return Err(HelperError::Quarantined { before });
+        }
+        let mut ask = |helper: &mut Helper| {
+            let had_worked = helper.jobs > 0;
+            let asked = self.ask_helper(helper, body, bulk);
+            let mut state = self.state.lock();
+            match &asked {
+                Asked::Answered { is_fit, .. } => {
+                    state.backoff.note_success();
+                    state.stats.answered += 1;
+                    state.stats.recycled += u64::from(!is_fit);
+                }
+                Asked::NotBegun(_) => {
+                    state.stats.not_begun += 1;
+                    if !had_worked {
+                        state.backoff.note_failure(Instant::now());
+                    }
+                }
+                Asked::Failed(error) => {
+                    state.stats.failed += 1;
+                    if matches!(error, HelperError::Failed(_)) {
+                        state.quarantine.add(*key, error);
+                    }
+                }
+            }
+            asked
+        };
+        let answer = request(&self.shelf, &mut || self.start(), &mut ask);
+        if answer.is_err() {
+            self.keep_one_warm();
+        }
+        answer
+    }
+
+    /// Ends idle helpers; busy ones end after their jobs. From here on a job starts a helper of its own: for hosts whose process becomes
+    /// another program's, which should find no children that it has not started.
+    pub fn retire(&self) {
+        drop(self.shelf.clear());
+    }
+
+    /// Figures so far.
+    pub fn stats(&self) -> HelperStats {
+        let state = self.state.lock();
+        HelperStats { quarantined: state.quarantine.len(), ..state.stats }
+    }
+
+    /// The numbers of the processes that are idle.
+    pub fn idle(&self) -> Vec<u32> {
+        self.shelf.with_idle(|idle| idle.iter().map(|helper| helper.process.pid()).collect())
+    }
+
+    /// Starts a helper if there is none.
+    fn keep_one_warm(&self) {
+        let is_time = || self.state.lock().backoff.pause(Instant::now()) == Some(Duration::ZERO);
+        if let Some(place) = self.shelf.take_first()
+            && is_time()
+            // A program that cannot be started is an error of the first job.
+            && let Ok(helper) = self.spawn()
+        {
+            drop(place.keep(helper));
+        }
+    }
+
+    /// Starts a helper, after a pause if the last ones ended at once.
+    fn start(&self) -> Result<Helper, HelperError> {
+        let pause = self.state.lock().backoff.pause(Instant::now());
+        let Some(pause) = pause else {
+            return Err(self.no_helper("the last ones ended at once, so none is started for a second"));
+        };
+        if !pause.is_zero() {
+            thread::sleep(pause);
+        }
+        let started = self.spawn();
+        if started.is_err() {
+            self.state.lock().backoff.note_failure(Instant::now());
+        }
+        started
+    }
+
+    fn spawn(&self) -> Result<Helper, HelperError> {
+        let process = PeerProcess::start(&self.settings.program);
+        let mut process = process.map_err(|error| self.no_helper(error))?;
+        let hello = Hello {
+            protocol: PROTOCOL,
+            parent: std::process::id(),
+            memory_bytes: self.settings.memory_bytes,
+        };
+        let body = postcard::to_stdvec(&hello).map_err(|error| self.no_helper(error))?;
+        let deadline = Deadline::after(self.settings.start_limit);
+        process.send(HELLO, 0, (&body, &[]), deadline).map_err(|error| self.no_helper(error))?;
+        if self.owner == std::process::id() {
+            self.state.lock().stats.started += 1;
+        }
+        Ok(Helper { process, is_ready: false, jobs: 0 })
+    }
+
+    fn no_helper(&self, why: impl ToString) -> HelperError {
+        HelperError::NoHelper { program: self.settings.program.path.clone(), why: why.to_string() }
+    }
+
+    /// In a child of a fork: without any lock.
+    fn ask_one_of_its_own(&self, body: &[u8], bulk: &[u8]) -> Result<HelperAnswer, HelperError> {
+        match self.ask_helper(&mut self.spawn()?, body, bulk) {
+            Asked::Answered { answer, .. } => Ok(answer),
+            Asked::NotBegun(error) | Asked::Failed(error) => Err(error),
+        }
+    }
+
+    fn ask_helper(&self, helper: &mut Helper, body: &[u8], bulk: &[u8]) -> Asked<HelperAnswer, HelperError> {
+        if !helper.is_ready {
+            if let Err(failed) = self.greet(&mut helper.process) {
+                return failed;
+            }
+            helper.is_ready = true;
+        }
+        let id = helper.jobs;
+        helper.jobs += 1;
+        if let Err(error) = helper.begin(id, body, bulk) {
+            return match error {
+                PeerError::Lied { why, .. } if is_too_large(body, bulk) => {
+                    Asked::Failed(HelperError::TooLarge { why })
+                }
+                error => Asked::NotBegun(self.no_helper(error)),
+            };
+        }
+        match helper.finish(id, self.settings.time_limit) {
+            Ok((answer, grown_bytes)) => Asked::Answered { answer, is_fit: self.is_fit(helper, grown_bytes) },
+            Err(error) => Asked::Failed(HelperError::Failed(error)),
+        }
+    }
+
+    /// Waits until a helper is ready. Only one that ended is worth another try: others would be as slow, or as wrong.
+    fn greet<R>(&self, process: &mut PeerProcess) -> Result<(), Asked<R, HelperError>> {
+        let frame = process.receive(Deadline::after(self.settings.start_limit));
+        let frame = frame.map_err(|error| match error {
+            PeerError::Ended { .. } => Asked::NotBegun(self.no_helper(error)),
+            error => Asked::Failed(self.no_helper(error)),
+        })?;
+        let ready = (frame.kind == READY).then(|| postcard::from_bytes::<Ready>(frame.body()));
+        let Some(Ok(Ready { protocol: PROTOCOL, build })) = ready else {
+            return Err(Asked::Failed(self.no_helper(process.lied("it did not say that it is ready"))));
+        };
+        if build != self.build {
+            let (program, ours) = (self.settings.program.path.clone(), self.build.clone());
+            return Err(Asked::Failed(HelperError::OtherBuild { program, theirs: build, ours }));
+        }
+        Ok(())
+    }
+
+    /// Whether a helper may have another job.
+    fn is_fit(&self, helper: &Helper, grown_bytes: u64) -> bool {
+        let Helpers { memory_bytes, jobs_max, age_max, .. } = self.settings;
+        let is_slim = memory_bytes.is_none_or(|memory_bytes| grown_bytes <= memory_bytes / 2);
+        is_slim && helper.jobs < jobs_max && helper.process.age() < age_max
+    }
+}
+
+/// Whether the sender refused it, and no helper has seen it.
+fn is_too_large(body: &[u8], bulk: &[u8]) -> bool {
+    let limits = crate::peer::FrameLimits::default();
+    body.len() > limits.body_bytes as usize || bulk.len() > limits.bulk_bytes as usize
+}
+
+impl Helper {
+    /// Hands the job over, until the helper says that it has it.
+    fn begin(&mut self, id: u32, body: &[u8], bulk: &[u8]) -> Result<(), PeerError> {
+        let deadline = Deadline::after(BEGIN_LIMIT);
+        self.process.send(JOB, id, (body, bulk), deadline)?;
+        self.receive(BEGUN, id, deadline).map(drop)
+    }
+
+    /// Waits for the answer.
+    fn finish(&mut self, id: u32, limit: Duration) -> Result<(HelperAnswer, u64), PeerError> {
+        let frame = self.receive(ANSWER, id, Deadline::after(limit))?;
+        match postcard::take_from_bytes::<AnswerHead>(frame.body()) {
+            Ok((AnswerHead { grown_bytes }, rest)) => {
+                let body_at = frame.body().len() - rest.len();
+                Ok((HelperAnswer { frame, body_at }, grown_bytes))
+            }
+            Err(error) => Err(self.process.lied(error.to_string())),
+        }
+    }
+
+    fn receive(&mut self, kind: u16, id: u32, deadline: Deadline) -> Result<Frame, PeerError> {
+        let frame = self.process.receive(deadline)?;
+        if (frame.kind, frame.id) != (kind, id) {
+            let why = format!(
+                "message {} of job {} came where message {kind} of job {id} was expected",
+                frame.kind, frame.id
+            );
+            return Err(self.process.lied(why));
+        }
+        Ok(frame)
+    }
+}

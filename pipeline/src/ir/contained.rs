@@ -1,0 +1,155 @@
+//! Compilations that happen in helper processes: the host's side.
+//!
+//! | source | its way |
+//! |---|---|
+//! | bitcode and text, from files or memory | as they are; the host's LLVM sees nothing of them |
+//! | a module in memory, also one that a layer has changed | written as bitcode by the host, which has read or built it |
+//! | hooks between passes, dumps | refused when the engine is built: they are this process's |
+//! | a listing of bitcode or assembly | refused when it is wanted of a module |
+//! | functions that are compiled when they are called, tiers | refused when the engine is built |
+//!
+//! A cache is asked before a helper, and has what helpers have compiled: their objects are those that this process would make.
+
+use std::sync::Arc;
+
+use uruk_core::{ExecutionSession, SymbolName};
+
+use super::compile::IrCompiler;
+use super::error::CompileError;
+use super::job::{Job, Outcome, Wanted};
+use super::module::ThreadSafeModule;
+use super::part_cache::PartCache;
+use super::pending::{PendingModule, Source};
+use super::symbols::ModuleInterface;
+use crate::cache::KeyBuilder;
+use crate::helpers::HelperPool;
+use crate::object::ObjectBuffer;
+
+impl IrCompiler {
+    /// The same compiler, which compiles in processes of `helpers`.
+    ///
+    /// # Errors
+    /// [`CompileError::NotContained`] if hooks run between its passes, or it writes a dump.
+    pub fn with_helpers(self, helpers: Arc<HelperPool>) -> Result<Self, CompileError> {
+        let refused = |what: &str| Err(CompileError::NotContained { what: what.to_owned() });
+        if !self.pipeline.hook_ids().is_empty() {
+            return refused("hooks between passes");
+        }
+        if self.dump.is_some() {
+            return refused("a dump of what is compiled");
+        }
+        Ok(Self { helpers: Some(helpers), ..self })
+    }
+
+    /// The processes that it compiles in, if it does not compile in this one.
+    pub fn helpers(&self) -> Option<&Arc<HelperPool>> {
+        self.helpers.as_ref()
+    }
+
+    /// Turns a module that may be unread into an object.
+    pub(super) fn compile_pending(
+        &self,
+        session: &ExecutionSession,
+        pending: PendingModule,
+        cache: Option<PartCache>,
+    ) -> Result<ObjectBuffer, CompileError> {
+        let Some(helpers) = &self.helpers else {
+            return self.compile_cached(session, pending.prepare()?, cache);
+        };
+        self.refuse_listing()?;
+        let PendingModule { source, verified, kept, discarded, key: _ } = pending;
+        let (source, verified) = match source {
+            Source::Unread(source) => (source, verified),
+            Source::Module(module) => (module.to_bitcode()?, false),
+            Source::Data(module) => (module.data()?.to_bitcode()?, verified),
+        };
+        let names =
+            |symbols: Vec<SymbolName>| symbols.iter().map(|symbol| symbol.as_str().to_owned()).collect();
+        let job = Job {
+            kept: names(kept),
+            discarded: names(discarded),
+            ..self.job(Wanted::Object, &source, verified)
+        };
+        ask(helpers, &job, &source)
+    }
+
+    /// Turns a module in memory into an object, in a helper.
+    pub(super) fn compile_apart(
+        &self,
+        helpers: &HelperPool,
+        module: ThreadSafeModule,
+    ) -> Result<ObjectBuffer, CompileError> {
+        self.refuse_listing()?;
+        let source = module.to_bitcode()?;
+        drop(module);
+        ask(helpers, &self.job(Wanted::Object, &source, false), &source)
+    }
+
+    /// The interface of a file of bitcode or text, if a helper is to read it.
+    pub(super) fn interface_apart(
+        &self,
+        source: &ObjectBuffer,
+    ) -> Option<Result<ModuleInterface, CompileError>> {
+        let helpers = self.helpers.as_ref()?;
+        let read = || {
+            // Text was verified when it was read, and only then.
+            let bytes = ask(helpers, &self.job(Wanted::Interface, source, true), source)?;
+            let damaged = |_| CompileError::Parse {
+                module: source.name().clone(),
+                message: "its helper sent no interface".to_owned(),
+            };
+            ModuleInterface::from_bytes(bytes.bytes()).map_err(damaged)
+        };
+        Some(read())
+    }
+
+    /// Finds out in a helper whether LLVM understands the passes.
+    pub(super) fn check_apart(&self, helpers: &HelperPool) -> Result<(), CompileError> {
+        let nothing = ObjectBuffer::new("the pipeline", Vec::new());
+        ask(helpers, &self.job(Wanted::Check, &nothing, true), &nothing).map(drop)
+    }
+
+    /// What a helper optimizes is not seen here.
+    fn refuse_listing(&self) -> Result<(), CompileError> {
+        let what = || "bitcode or assembly of what is compiled".to_owned();
+        if self.listing.is_wanted() { Err(CompileError::NotContained { what: what() }) } else { Ok(()) }
+    }
+
+    fn job(&self, wanted: Wanted, source: &ObjectBuffer, verified: bool) -> Job {
+        Job {
+            wanted,
+            name: source.name().to_string(),
+            verified,
+            kept: Vec::new(),
+            discarded: Vec::new(),
+            target: self.target.decided().clone(),
+            is_host: self.target.is_host(),
+            pipeline: self.pipeline.clone(),
+            partition: self.partition,
+        }
+    }
+}
+
+/// Has a helper do the job; gives the bytes that it made.
+fn ask(helpers: &HelperPool, job: &Job, source: &ObjectBuffer) -> Result<ObjectBuffer, CompileError> {
+    let name = source.name();
+    let phase = uruk_core::phase!("ir.contain", unit = %name, size_bytes = source.size_bytes());
+    let _inside = uruk_core::inside(phase);
+    let unsent = |why: String| CompileError::NotContained { what: format!("{name}: {why}") };
+    let body = postcard::to_stdvec(job).map_err(|error| unsent(error.to_string()))?;
+    let mut key = KeyBuilder::new("job of a helper");
+    key.bytes("job", &body).bytes("source", source.bytes());
+    let answer = helpers.ask(key.finish().as_bytes(), &body, source.bytes());
+    let answer =
+        answer.map_err(|error| CompileError::Helper { module: name.clone(), source: Box::new(error) })?;
+    match postcard::from_bytes::<Outcome>(answer.body()) {
+        Ok(Ok(())) => {
+            let (payload, at) = answer.into_bulk();
+            let size_bytes = payload.len();
+            let whole = ObjectBuffer::new(name.clone(), payload);
+            Ok(whole.slice(name.clone(), at..size_bytes).unwrap_or(whole))
+        }
+        Ok(Err(error)) => Err(error.into_error(name)),
+        Err(error) => Err(unsent(format!("its helper sent no outcome: {error}"))),
+    }
+}

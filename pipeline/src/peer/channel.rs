@@ -1,0 +1,157 @@
+//! [`Channel`]: frames over a socket. Its user decides how long to wait.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::frame::{Frame, FrameError, FrameLimits, FrameReader, header};
+
+/// One end of a socket between two processes.
+#[derive(Debug)]
+pub struct Channel {
+    stream: UnixStream,
+    limits: FrameLimits,
+    reader: FrameReader,
+}
+
+/// Why nothing more comes through a channel, or goes.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// The other side is gone.
+    #[error("the other side has closed the channel")]
+    Closed,
+    /// The time is up.
+    #[error("the other side takes too long")]
+    Late,
+    /// The other side sent what is no frame, or a frame is too large to be sent.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The system's own error.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl ChannelError {
+    fn of(error: Errno) -> Self {
+        match error {
+            Errno::PIPE | Errno::CONNRESET => Self::Closed,
+            error => Self::System(error.into()),
+        }
+    }
+}
+
+/// Waits until a socket can be read from or written to; an error ends the sending or receiving.
+pub(super) type Wait<'a> = &'a mut dyn FnMut(&UnixStream, PollFlags) -> Result<(), ChannelError>;
+
+impl Channel {
+    /// Frames over `stream`, whose other side nobody else of this process has.
+    pub fn new(stream: UnixStream) -> Self {
+        let limits = FrameLimits::default();
+        Self { stream, limits, reader: FrameReader::new(limits) }
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Sends a frame, waiting as long as it takes.
+    ///
+    /// # Errors
+    /// [`ChannelError`], but for [`ChannelError::Late`].
+    pub fn send(&mut self, kind: u16, id: u32, body: &[u8], bulk: &[u8]) -> Result<(), ChannelError> {
+        self.send_while(kind, id, body, bulk, &mut wait_for_ever)
+    }
+
+    /// Receives a frame, waiting as long as it takes.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn receive(&mut self) -> Result<Frame, ChannelError> {
+        self.receive_while(&mut wait_for_ever)
+    }
+
+    pub(super) fn send_while(
+        &mut self,
+        kind: u16,
+        id: u32,
+        body: &[u8],
+        bulk: &[u8],
+        wait: Wait<'_>,
+    ) -> Result<(), ChannelError> {
+        let header = header(kind, id, body, bulk, self.limits)?;
+        for mut part in [&[&header, body].concat(), bulk] {
+            while !part.is_empty() {
+                // A peer that is gone is an error here, and no signal.
+                match send(&self.stream, part, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+                    Ok(sent) => part = &part[sent..],
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => wait(&self.stream, PollFlags::OUT)?,
+                    Err(error) => return Err(ChannelError::of(error)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive_while(&mut self, wait: Wait<'_>) -> Result<Frame, ChannelError> {
+        loop {
+            match recv(&self.stream, self.reader.room(), RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(ChannelError::Closed),
+                Ok((received, _)) => {
+                    if let Some(frame) = self.reader.filled(received)? {
+                        return Ok(frame);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => wait(&self.stream, PollFlags::IN)?,
+                Err(error) => return Err(ChannelError::of(error)),
+            }
+        }
+    }
+}
+
+fn wait_for_ever(stream: &UnixStream, until: PollFlags) -> Result<(), ChannelError> {
+    match rustix::event::poll(&mut [rustix::event::PollFd::new(stream, until)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(ChannelError::of(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uruk_core::sync::thread;
+
+    #[test]
+    fn a_frame_larger_than_the_socket_goes_through() {
+        let (near, far) = UnixStream::pair().expect("a pair of sockets");
+        let bulk: Vec<u8> = (0..3_000_000u32).map(|byte| byte as u8).collect();
+        let expected = bulk.clone();
+        let sender = thread::spawn(move || Channel::new(near).send(5, 6, b"body", &bulk));
+        let mut far = Channel::new(far);
+        let frame = far.receive().expect("a frame");
+        sender.join().expect("no panic").expect("sent");
+        assert_eq!((frame.kind, frame.id, frame.body()), (5, 6, &b"body"[..]));
+        assert_eq!(frame.bulk(), expected);
+        assert!(matches!(far.receive(), Err(ChannelError::Closed)));
+        assert!(matches!(far.send(1, 1, b"", b""), Err(ChannelError::Closed)), "and no SIGPIPE");
+    }
+
+    #[test]
+    fn a_frame_that_is_cut_off_is_the_end() {
+        let (near, far) = UnixStream::pair().expect("a pair of sockets");
+        let whole = [&header(1, 1, b"body", b"", FrameLimits::default()).expect("small")[..], b"bo"].concat();
+        for cut in 0..whole.len() {
+            let (near, far) = UnixStream::pair().expect("a pair of sockets");
+            send(&near, &whole[..cut], SendFlags::NOSIGNAL).expect("there is room");
+            drop(near);
+            assert!(matches!(Channel::new(far).receive(), Err(ChannelError::Closed)), "{cut}");
+        }
+        drop((near, far));
+    }
+}

@@ -1,0 +1,20 @@
+//! Another process that works for this one: frames on a socket, and the end of either side.
+//!
+//! ```text
+//!  this process                              the other
+//!    PeerProcess::start ── its stdin ──────▶ Channel over its stdin
+//!      send, receive until a deadline          send, receive
+//!      end of file: how it ended, and the      end of file, or its parent is gone: it ends
+//!      last lines of its stderr
+//! ```
+//!
+//! **Never** is a peer trusted: a length, an id or a kind that does not fit is an error, and memory is taken only for bytes that have come.
+//! A peer that did not answer properly is killed and reaped: no frame of it is read later.
+
+mod channel;
+mod frame;
+mod process;
+
+pub use channel::{Channel, ChannelError};
+pub use frame::{Frame, FrameError, FrameLimits, FrameReader, HEADER_BYTES};
+pub use process::{Deadline, PeerError, PeerProcess, ProcessEnd, Program, end_with_parent};

@@ -1,0 +1,419 @@
+//! [`PeerProcess`]: a program that was started to work for this process.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, pidfd_send_signal,
+};
+
+use super::channel::{Channel, ChannelError};
+use super::frame::Frame;
+
+/// So much of what a peer writes to stderr is kept: its last words.
+const SAID_BYTES: usize = 4 << 10;
+
+/// How long a peer that has closed its channel may take to end. Then it is killed.
+const END_MS: u64 = 1_000;
+
+/// A program to be started, with its arguments. It gets the environment of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its file, or a name that is looked for in `PATH`.
+    pub path: PathBuf,
+    /// Its arguments, without its own name.
+    pub arguments: Vec<OsString>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProcessEnd {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// Another part of this process has asked for its end first, or its ends are not kept.
+    Unknown,
+}
+
+impl ProcessEnd {
+    fn of(status: io::Result<ExitStatus>) -> Self {
+        match status {
+            Ok(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => Self::Exited(code),
+                (None, Some(signal)) => Self::Signal(signal),
+                (None, None) => Self::Unknown,
+            },
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for ProcessEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was ended by {name}"),
+                None => write!(f, "was ended by signal {signal}"),
+            },
+            Self::Unknown => write!(f, "ended"),
+        }
+    }
+}
+
+/// The names of signals that programs die by.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    let names = [
+        (Signal::ILL, "SIGILL"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    names.into_iter().find(|(number, _)| number.as_raw() == signal).map(|(_, name)| name)
+}
+
+/// A peer did not do what it was asked. It is gone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// It ended.
+    #[error("process {pid} {end}{}", Said(said))]
+    Ended {
+        /// Its number.
+        pid: u32,
+        /// How it ended.
+        end: ProcessEnd,
+        /// The last that it wrote to stderr.
+        said: String,
+    },
+    /// It was ended because its time was up.
+    #[error("process {pid} took more than {limit:?}, and was ended{}", Said(said))]
+    Late {
+        /// Its number.
+        pid: u32,
+        /// The time that it had.
+        limit: Duration,
+        /// The last that it wrote to stderr.
+        said: String,
+    },
+    /// It was ended because it sent what makes no sense.
+    #[error("process {pid} broke the protocol, and was ended: {why}")]
+    Lied {
+        /// Its number.
+        pid: u32,
+        /// The defect.
+        why: String,
+    },
+}
+
+/// The last words of a peer in a message, if there are some.
+struct Said<'a>(&'a str);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "; it said: {}", self.0) }
+    }
+}
+
+/// A process that this one has started. Dropping it kills and reaps it.
+///
+/// In a child that this process forks, dropping it does nothing to the peer.
+#[derive(Debug)]
+pub struct PeerProcess {
+    child: Child,
+    /// Names the process for as long as it is not reaped. Without it, where the system refuses it, the number does.
+    descriptor: Option<OwnedFd>,
+    channel: Channel,
+    said: LastWords,
+    started: Instant,
+    /// The process that started it.
+    owner: u32,
+}
+
+impl PeerProcess {
+    /// Starts `program` with a channel as its stdin. Its stdout goes nowhere, and the end of its stderr is kept.
+    ///
+    /// It is in a process group of its own: control-C in a terminal does not reach it.
+    ///
+    /// # Errors
+    /// The system's, if the program cannot be started.
+    pub fn start(program: &Program) -> io::Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments).process_group(0);
+        command.stdin(OwnedFd::from(far)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        let said = LastWords { stderr: child.stderr.take(), bytes: VecDeque::new() };
+        if let Some(stderr) = &said.stderr {
+            rustix::io::ioctl_fionbio(stderr, true)?;
+        }
+        let (channel, started, owner) = (Channel::new(near), Instant::now(), std::process::id());
+        Ok(Self { child, descriptor, channel, said, started, owner })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// For how long it has been running.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// [`PeerError`]: the peer is gone then.
+    pub fn send(
+        &mut self,
+        kind: u16,
+        id: u32,
+        (body, bulk): (&[u8], &[u8]),
+        deadline: Deadline,
+    ) -> Result<(), PeerError> {
+        let Self { channel, said, .. } = self;
+        let sent =
+            channel.send_while(kind, id, body, bulk, &mut |stream, until| said.wait(stream, until, deadline));
+        sent.map_err(|error| self.end(error, deadline))
+    }
+
+    /// Receives a frame.
+    ///
+    /// # Errors
+    /// [`PeerError`]: the peer is gone then.
+    pub fn receive(&mut self, deadline: Deadline) -> Result<Frame, PeerError> {
+        let Self { channel, said, .. } = self;
+        let received = channel.receive_while(&mut |stream, until| said.wait(stream, until, deadline));
+        received.map_err(|error| self.end(error, deadline))
+    }
+
+    /// Ends the peer, which sent what makes no sense.
+    pub fn lied(&mut self, why: impl Into<String>) -> PeerError {
+        self.kill();
+        PeerError::Lied { pid: self.pid(), why: why.into() }
+    }
+
+    fn end(&mut self, error: ChannelError, deadline: Deadline) -> PeerError {
+        let pid = self.pid();
+        match error {
+            ChannelError::Closed => {
+                let end = self.reap();
+                PeerError::Ended { pid, end, said: self.said.take() }
+            }
+            ChannelError::Late => {
+                self.kill();
+                PeerError::Late { pid, limit: deadline.limit, said: self.said.take() }
+            }
+            error => self.lied(error.to_string()),
+        }
+    }
+
+    /// How it ended, which it is about to do by itself.
+    fn reap(&mut self) -> ProcessEnd {
+        let deadline = Deadline::after(Duration::from_millis(END_MS));
+        while let Some(descriptor) = &self.descriptor {
+            let mut ended = [PollFd::new(descriptor, PollFlags::IN)];
+            match poll(&mut ended, deadline.left().as_ref()) {
+                Err(Errno::INTR) => {}
+                _ => break,
+            }
+        }
+        self.kill()
+    }
+
+    /// Kills it, if it has not ended yet, and reaps it.
+    fn kill(&mut self) -> ProcessEnd {
+        // One that has ended has its end already.
+        match &self.descriptor {
+            Some(descriptor) => _ = pidfd_send_signal(descriptor, Signal::KILL),
+            None => _ = self.child.kill(),
+        }
+        ProcessEnd::of(self.child.wait())
+    }
+}
+
+impl Drop for PeerProcess {
+    fn drop(&mut self) {
+        if self.owner == std::process::id() {
+            self.kill();
+        }
+    }
+}
+
+/// A time by which something has to be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    /// Nothing if it is beyond what a clock shows.
+    at: Option<Instant>,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// So long from now.
+    pub fn after(limit: Duration) -> Self {
+        Self { at: Instant::now().checked_add(limit), limit }
+    }
+
+    /// The time that is left; nothing if there is no end.
+    fn left(&self) -> Option<Timespec> {
+        let left = self.at?.saturating_duration_since(Instant::now());
+        // Rounded up, so that no time is left when the call is over.
+        let (seconds, nanoseconds) = (left.as_secs(), left.subsec_nanos());
+        Some(Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: nanoseconds.into() })
+    }
+
+    fn is_over(&self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
+    }
+}
+
+/// The end of what a peer writes to stderr.
+#[derive(Debug)]
+struct LastWords {
+    /// Nothing once it is closed.
+    stderr: Option<ChildStderr>,
+    bytes: VecDeque<u8>,
+}
+
+impl LastWords {
+    /// Waits for the channel, and takes what is said meanwhile: a peer that says a lot must not wait for a reader.
+    fn wait(
+        &mut self,
+        stream: &UnixStream,
+        until: PollFlags,
+        deadline: Deadline,
+    ) -> Result<(), ChannelError> {
+        loop {
+            self.hear();
+            let left = deadline.left();
+            let mut awaited = vec![PollFd::new(stream, until)];
+            awaited.extend(self.stderr.as_ref().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
+            match poll(&mut awaited, left.as_ref()) {
+                Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),
+                Ok(_) | Err(Errno::INTR) if deadline.is_over() => return Err(ChannelError::Late),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(ChannelError::System(error.into())),
+            }
+        }
+    }
+
+    /// Takes what has been said. Never waits.
+    fn hear(&mut self) {
+        let mut piece = [0; 4 << 10];
+        while let Some(stderr) = &mut self.stderr {
+            match stderr.read(&mut piece) {
+                Ok(0) => self.stderr = None,
+                Ok(heard) => {
+                    self.bytes.extend(&piece[..heard]);
+                    let beyond = self.bytes.len().saturating_sub(SAID_BYTES);
+                    self.bytes.drain(..beyond);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => self.stderr = None,
+            }
+        }
+    }
+
+    /// What was said, fit for a message.
+    fn take(&mut self) -> String {
+        self.hear();
+        let bytes: Vec<u8> = std::mem::take(&mut self.bytes).into();
+        let text = String::from_utf8_lossy(&bytes);
+        let is_plain = |letter: &char| *letter == '\n' || !letter.is_control();
+        text.trim().chars().filter(is_plain).collect()
+    }
+}
+
+/// Has this process, a peer, end when its `parent` does, also in the middle of its work: a thread watches the parent and the channel.
+///
+/// # Errors
+/// The parent is gone already, or no thread can be started.
+pub fn end_with_parent(channel: &Channel, parent: u32) -> io::Result<()> {
+    let gone = || io::Error::new(io::ErrorKind::NotFound, "the process that started this one is gone");
+    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+    // Where the system refuses this, the channel's end says it: unless a child of the parent has it too.
+    let process = pidfd_open(parent, PidfdFlags::empty()).ok();
+    if getppid() != Some(parent) {
+        return Err(gone());
+    }
+    let stream = channel.stream().try_clone()?;
+    let watch = move || loop {
+        // Nothing is asked of the channel: its end is always told.
+        let mut awaited = vec![PollFd::new(&stream, PollFlags::empty())];
+        awaited.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
+        match poll(&mut awaited, None) {
+            Err(Errno::INTR) => {}
+            // Not by `exit`, which would run destructors beside the work.
+            _ => _ = kill_process(getpid(), Signal::KILL),
+        }
+    };
+    uruk_core::sync::thread::Builder::new().name("uruk parent".to_owned()).spawn(watch).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> PeerProcess {
+        let arguments = ["-c", script].map(OsString::from).into();
+        PeerProcess::start(&Program { path: "/bin/sh".into(), arguments }).expect("there is a shell")
+    }
+
+    fn soon() -> Deadline {
+        Deadline::after(Duration::from_secs(20))
+    }
+
+    #[test]
+    fn an_end_is_told_with_the_last_words() {
+        let mut peer = shell("echo one >&2; echo LLVM ERROR: two >&2; kill -SEGV $$");
+        let error = peer.receive(soon()).expect_err("it ends");
+        let PeerError::Ended { end, said, .. } = &error else { panic!("{error}") };
+        assert_eq!((*end, &**said), (ProcessEnd::Signal(11), "one\nLLVM ERROR: two"));
+        assert!(error.to_string().contains("was ended by SIGSEGV; it said: one"), "{error}");
+        let error = shell("exit 3").receive(soon()).expect_err("it ends");
+        assert!(matches!(error, PeerError::Ended { end: ProcessEnd::Exited(3), .. }), "{error}");
+    }
+
+    #[test]
+    fn a_peer_that_says_much_is_heard_to_the_end() {
+        let script = "i=0; while [ $i -lt 20000 ]; do echo 0123456789 >&2; i=$((i+1)); done; echo end >&2";
+        let error = shell(script).receive(soon()).expect_err("it ends");
+        let PeerError::Ended { end: ProcessEnd::Exited(0), said, .. } = error else { panic!("{error}") };
+        assert!(said.ends_with("end") && said.len() <= SAID_BYTES, "{}", said.len());
+    }
+
+    #[test]
+    fn a_peer_that_takes_too_long_is_ended() {
+        let mut peer = shell("exec sleep 1000");
+        let error = peer.receive(Deadline::after(Duration::from_millis(50))).expect_err("it is late");
+        assert!(matches!(error, PeerError::Late { .. }), "{error}");
+        assert!(error.to_string().contains("took more than 50ms"), "{error}");
+    }
+
+    #[test]
+    fn a_peer_that_lies_is_ended() {
+        let mut peer = shell("echo 'LLVM ERROR: this is no frame' >&0; exec sleep 1000");
+        let error = peer.receive(soon()).expect_err("it lies");
+        assert!(matches!(error, PeerError::Lied { .. }), "{error}");
+    }
+}

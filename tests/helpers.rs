@@ -1,0 +1,512 @@
+//! Compilations in helper processes: a file that crashes its compiler, has it hang, or has it eat memory, fails alone.
+//!
+//! This program is its own helper: the pool starts it with the name of one of its tests, [`helper`], and with the faults to commit.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
+use uruk::core::WithCauses;
+use uruk::pipeline::cache::MemoryCache;
+use uruk::pipeline::helpers::{HelperPool, Helpers};
+use uruk::pipeline::ir::{
+    CompileError, IrCompiler, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition,
+    PartitionPolicy, PassHook, Stage, ThreadSafeModule, llvm_build, serve_compiles_watched,
+};
+use uruk::pipeline::object::ObjectBuffer;
+use uruk::{Jit, JitBuilder, OnCall};
+use uruk_tests::forms::Form;
+use uruk_tests::inputs::bitcode;
+use uruk_tests::program::{Language, Program, names_in};
+
+/// The messages of the protocol, in their order.
+const MESSAGES: [(u16, &str); 5] = [(1, "hello"), (2, "ready"), (3, "job"), (4, "begun"), (5, "answer")];
+
+/// The helper, when a pool has started this program; otherwise nothing.
+///
+/// An argument `fault=KIND@MESSAGE:NAME` has it commit a fault at a message, while it has a job whose name has NAME in it.
+#[test]
+fn helper() {
+    if !std::env::args().any(|argument| argument == "as-helper") {
+        return;
+    }
+    let faults: Vec<String> =
+        std::env::args().filter_map(|argument| Some(argument.strip_prefix("fault=")?.to_owned())).collect();
+    let watch = move |message: u16, job: &str| {
+        for fault in &faults {
+            let (kind, place) = fault.split_once('@').expect("a kind and a place");
+            let (at, name) = place.split_once(':').expect("a message and a name");
+            if at.parse() == Ok(message) && job.contains(name) {
+                commit(kind);
+            }
+        }
+    };
+    if let Err(error) = serve_compiles_watched(watch) {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the last words of a helper")]
+fn commit(fault: &str) {
+    eprintln!("about to {fault}");
+    match fault {
+        // SAFETY: not safe at all: the process ends.
+        "segv" => unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) },
+        "abort" => std::process::abort(),
+        "kill" => kill_process(getpid(), Signal::KILL).expect("it is this process"),
+        "exit" => std::process::exit(3),
+        "loop" => loop {
+            std::hint::spin_loop();
+        },
+        "eat" => {
+            let mut eaten = Vec::new();
+            loop {
+                eaten.push(vec![1u8; 1 << 20]);
+            }
+        }
+        "open" => {
+            eprintln!("{}", std::fs::File::open("/etc/passwd").expect_err("no file can be opened"));
+            std::process::exit(4)
+        }
+        other => panic!("no fault {other}"),
+    }
+}
+
+/// Helpers of this program that commit `faults`.
+fn helpers(faults: &[&str]) -> Helpers {
+    let helpers = Helpers::new(std::env::current_exe().expect("a program"));
+    let helpers =
+        ["--exact", "helper", "--nocapture", "as-helper"].into_iter().fold(helpers, Helpers::argument);
+    let helpers = faults.iter().fold(helpers, |helpers, fault| helpers.argument(format!("fault={fault}")));
+    helpers.count(2).time_limit(Duration::from_secs(60))
+}
+
+fn engine(helpers: Helpers) -> JitBuilder {
+    Jit::builder().threads(2).optimization(OptimizationLevel::O1).compile_in(helpers)
+}
+
+/// A file that defines a function of this name, which gives `value`.
+fn file(name: &str, value: usize) -> ObjectBuffer {
+    let text = format!("define i64 @{name}() {{\n  %x = add i64 {value}, 0\n  ret i64 %x\n}}\n");
+    ObjectBuffer::new(format!("{name}.ll"), text.into_bytes())
+}
+
+/// Calls a function that takes nothing.
+fn call(jit: &Jit, name: &str) -> i64 {
+    // SAFETY: the test's functions all have this type.
+    let function = unsafe { jit.get::<extern "C" fn() -> i64>(name) };
+    function.unwrap_or_else(|error| panic!("{name}: {}", WithCauses(&error)))()
+}
+
+fn message(error: &(dyn std::error::Error + 'static)) -> String {
+    WithCauses(error).to_string()
+}
+
+#[test]
+fn a_program_is_compiled_in_helpers() {
+    let jit = engine(helpers(&[])).build().expect("an engine");
+    jit.add_buffer(file("seven", 7)).expect("text");
+    let user = "declare i64 @seven()\ndefine i64 @user() {\n  %x = call i64 @seven()\n  %y = mul i64 %x, 6\n  ret i64 %y\n}\n";
+    let module = ThreadSafeModule::parse(&ObjectBuffer::new("user.ll", user.as_bytes())).expect("valid");
+    jit.add_module(module).expect("a module in memory");
+    assert_eq!(call(&jit, "user"), 42);
+    let stats = jit.helpers().expect("it has some").stats();
+    assert_eq!((stats.failed, stats.not_begun), (0, 0), "{stats:?}");
+    assert!(stats.answered >= 3, "an interface and two objects: {stats:?}");
+}
+
+#[test]
+fn errors_of_llvm_are_those_of_this_process() {
+    let sources = [
+        ("prose.ll", "it was a dark and stormy night"),
+        (
+            "order.ll",
+            "define i32 @f(i1 %c) {\n  br i1 %c, label %a, label %b\na:\n  %x = add i32 1, 2\n  br label %b\nb:\n  ret i32 %x\n}\n",
+        ),
+        ("machine.ll", "target triple = \"aarch64-unknown-linux-gnu\"\ndefine void @f() {\n  ret void\n}\n"),
+        (
+            "assembly.ll",
+            "define void @f() {\n  call void asm \"no such instruction\", \"\"()\n  ret void\n}\n",
+        ),
+    ];
+    for (name, text) in sources {
+        let fail = |builder: JitBuilder| {
+            let jit = builder.build().expect("an engine");
+            let added = jit.add_buffer(ObjectBuffer::new(name, text.as_bytes()));
+            message(&added.and_then(|()| jit.lookup("f").map(drop)).expect_err(name))
+        };
+        let here = fail(Jit::builder().threads(1).optimization(OptimizationLevel::O1));
+        assert_eq!(fail(engine(helpers(&[]))), here);
+    }
+}
+
+/// Each file is one that its helper dies of, in its own way, beside ten that it does not.
+#[test]
+fn a_fault_fails_its_own_unit_and_says_how() {
+    let faults =
+        ["segv@4:bad", "abort@4:bad", "kill@4:bad", "exit@4:bad", "eat@4:bad", "loop@4:bad", "open@4:bad"];
+    let ends = [
+        "was ended by SIGSEGV",
+        "was ended by SIGABRT",
+        "was ended by SIGKILL",
+        "exited with code 3",
+        "was ended by SIGABRT",
+        "took more than 5s, and was ended",
+        "Too many open files",
+    ];
+    for (fault, end) in faults.into_iter().zip(ends) {
+        let limits = helpers(&[fault]).memory(256 << 20).time_limit(Duration::from_secs(5));
+        let jit = engine(limits).build().expect("an engine");
+        let good: Vec<String> = (0..10).map(|number| format!("good_{number}")).collect();
+        let names = good.iter().map(String::as_str).enumerate();
+        for (value, name) in names.clone() {
+            jit.add_buffer(file(name, value)).expect("text");
+        }
+        // Its interface is known, so that only its compilation is at fault.
+        let bad = file("bad", 0);
+        let target = JitTargetMachineBuilder::host().expect("this machine");
+        let module = ThreadSafeModule::parse(&bad).expect("it is valid");
+        let interface = uruk::pipeline::ir::ModuleInterface::of_module(&module, &target).expect("valid");
+        jit.add_ir_with_interface(bad, &interface).expect("nothing is read yet");
+        let error = jit.lookup("bad").expect_err(fault);
+        let told = message(&error);
+        let kind = fault.split('@').next().expect("a kind");
+        for part in ["bad.ll", end, &format!("it said: about to {kind}")] {
+            assert!(told.contains(part), "{fault}: no `{part}` in: {told}");
+        }
+        names.for_each(|(value, name)| assert_eq!(call(&jit, name), value as i64));
+        let stats = jit.helpers().expect("it has some").stats();
+        assert_eq!((stats.failed, stats.quarantined), (1, 1), "{fault}: {stats:?}");
+    }
+}
+
+/// A helper that is killed before it has begun a job is not the job's fault.
+#[test]
+fn an_end_at_each_message_of_the_protocol_loses_no_job_that_had_not_begun() {
+    let compiler = |helpers: Helpers| {
+        let compiler = IrCompiler::host(OptimizationLevel::O1).expect("this machine");
+        let pool = Arc::new(HelperPool::new(helpers.count(1), llvm_build()));
+        (compiler.with_helpers(pool.clone()).expect("no hooks"), pool)
+    };
+    let compile = |compiler: &IrCompiler, name: &str| {
+        let module = ThreadSafeModule::parse(&file(name, 1)).expect("valid");
+        compiler.compile(module)
+    };
+    for (number, name) in MESSAGES {
+        // Every helper ends there: none ever begins the job, or the first that does fails it.
+        let (broken, pool) = compiler(helpers(&[&format!("kill@{number}:")]));
+        let error = compile(&broken, "f").expect_err(name);
+        let told = message(&error);
+        let (stats, has_begun) = (pool.stats(), number >= 4);
+        assert!(told.contains("was ended by SIGKILL"), "{name}: {told}");
+        assert_eq!(told.contains("no helper can be had"), !has_begun, "{name}: {told}");
+        assert_eq!(
+            (stats.failed, stats.quarantined),
+            (has_begun.into(), has_begun.into()),
+            "{name}: {stats:?}"
+        );
+        // The job is not to blame, so it may be tried again.
+        let again = message(&compile(&broken, "f").expect_err(name));
+        assert_eq!(again.contains("is not tried again"), has_begun, "{name}: {again}");
+        assert!(pool.stats().started < 20, "helpers that end at once are not started over and over");
+    }
+    // From outside, while it is idle: the next job has another helper, and does not see it.
+    let (compiler, pool) = compiler(helpers(&[]));
+    for round in 0..5 {
+        compile(&compiler, &format!("f{round}")).expect("it compiles");
+        let idle = pool.idle();
+        assert_eq!(idle.len(), 1);
+        kill_process(pid(idle[0]), Signal::KILL).expect("it is idle");
+    }
+    compile(&compiler, "last").expect("it compiles");
+    assert_eq!(pool.stats().failed, 0);
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("a number of a process")).expect("not zero")
+}
+
+#[test]
+fn what_has_ended_a_helper_is_not_tried_again() {
+    let compiler = IrCompiler::host(OptimizationLevel::O1).expect("this machine");
+    let pool = Arc::new(HelperPool::new(helpers(&["segv@4:bad"]), llvm_build()));
+    let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+    let compile = |name| compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));
+    let first = message(&compile("bad").expect_err("it ends its helper"));
+    let started = pool.stats().started;
+    for _ in 0..3 {
+        let error = compile("bad").expect_err("it is known");
+        assert!(matches!(error, CompileError::Helper { .. }), "{error:?}");
+        let told = message(&error);
+        assert!(told.contains("is not tried again") && told.contains("SIGSEGV"), "{told}");
+        assert!(!first.contains("is not tried again"), "{first}");
+    }
+    compile("good").expect("others are compiled");
+    let stats = pool.stats();
+    assert_eq!((stats.failed, stats.refused), (1, 3));
+    assert!(stats.started <= started + 1, "{stats:?}");
+}
+
+#[test]
+fn a_thousand_compilations_outlive_helpers_that_are_killed() {
+    let pool = Arc::new(HelperPool::new(helpers(&[]), llvm_build()));
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let apart = compiler.clone().with_helpers(pool.clone()).expect("no hooks");
+    let mut failed = 0;
+    for number in 0..1_000 {
+        let source = file(&format!("f{number}"), number);
+        let module = ThreadSafeModule::parse(&source).expect("valid");
+        if number % 50 == 49 {
+            // In the middle of a compilation, or between two.
+            let killer = std::thread::spawn({
+                let pool = pool.clone();
+                move || pool.idle().first().map(|&number| kill_process(pid(number), Signal::KILL))
+            });
+            if number % 100 == 99 {
+                killer.join().expect("no panic");
+            }
+        }
+        match apart.compile(module) {
+            Ok(object) if number % 100 == 0 => {
+                let module = ThreadSafeModule::parse(&source).expect("valid");
+                assert_eq!(object.bytes(), compiler.compile(module).expect("it compiles").bytes());
+            }
+            Ok(_) => {}
+            Err(error @ CompileError::Helper { .. }) => {
+                assert!(message(&error).contains("SIGKILL"), "{}", message(&error));
+                failed += 1;
+            }
+            Err(error) => panic!("{}", message(&error)),
+        }
+    }
+    let stats = pool.stats();
+    assert_eq!(stats.answered + failed, 1_000, "{stats:?}");
+    assert!(failed <= 10 && stats.failed == failed, "only a job at hand fails: {stats:?}");
+    assert!(stats.not_begun >= 5 && stats.started >= 10, "{stats:?}");
+}
+
+#[test]
+fn helpers_are_replaced_in_time() {
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let pool =
+        HelperPool::new(helpers(&[]).count(1).recycle_after(3, Duration::from_secs(3_600)), llvm_build());
+    let pool = Arc::new(pool);
+    let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+    for number in 0..7 {
+        let module = ThreadSafeModule::parse(&file(&format!("f{number}"), number)).expect("valid");
+        compiler.compile(module).expect("it compiles");
+    }
+    let stats = pool.stats();
+    assert_eq!((stats.started, stats.recycled, stats.answered), (3, 2, 7), "{stats:?}");
+    pool.retire();
+    assert!(pool.idle().is_empty());
+    let module = ThreadSafeModule::parse(&file("late", 1)).expect("valid");
+    compiler.compile(module).expect("a retired pool starts one for a job");
+    assert!(pool.idle().is_empty(), "and keeps none");
+}
+
+#[test]
+fn the_second_helper_is_started_when_the_first_is_busy() {
+    let pool =
+        Arc::new(HelperPool::new(helpers(&["loop@4:long"]).time_limit(Duration::from_secs(6)), llvm_build()));
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+    let compile = |name: &str| compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));
+    compile("one").expect("it compiles");
+    compile("two").expect("it compiles");
+    assert_eq!(pool.stats().started, 1, "one is enough for one at a time");
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| compile("long").expect_err("it takes too long"));
+        while !pool.idle().is_empty() {
+            std::thread::yield_now();
+        }
+        for number in 0..3 {
+            compile(&format!("beside{number}")).expect("it compiles");
+        }
+        assert!(!long.is_finished());
+        assert_eq!(pool.stats().started, 2);
+        assert!(message(&long.join().expect("no panic")).contains("took more than 6s"));
+    });
+}
+
+/// What is compiled is in the cache, wherever that happened; and a cache is asked before a helper.
+#[test]
+fn a_cache_is_asked_first() {
+    let store = Arc::new(MemoryCache::new(64 << 20));
+    let build = |helpers: Option<Helpers>| {
+        let builder = Jit::builder().threads(1).cache(store.clone());
+        helpers.into_iter().fold(builder, JitBuilder::compile_in).build().expect("an engine")
+    };
+    let apart = build(Some(helpers(&[])));
+    apart.add_buffer(file("seven", 7)).expect("text");
+    assert_eq!(call(&apart, "seven"), 7);
+    apart.flush_cache();
+    assert_eq!(apart.helpers().expect("it has some").stats().answered, 2);
+    // None of these helpers can compile.
+    let warm = build(Some(helpers(&["kill@1:"])));
+    warm.add_buffer(file("seven", 7)).expect("text");
+    assert_eq!(call(&warm, "seven"), 7);
+    assert_eq!(warm.helpers().expect("it has some").stats().answered, 0);
+    let here = build(None);
+    here.add_buffer(file("seven", 7)).expect("text");
+    assert_eq!(call(&here, "seven"), 7);
+    let stats = here.cache_stats().expect("it has a cache");
+    assert_eq!((stats.object_hits, stats.object_misses), (1, 0));
+}
+
+/// Objects are byte for byte those of this process.
+#[test]
+fn objects_of_programs_are_those_of_this_process() {
+    let pool = Arc::new(HelperPool::new(helpers(&[]), llvm_build()));
+    let mut compared = 0;
+    let names = ["c", "cxx"].into_iter().flat_map(|directory| names_in(directory).expect("programs"));
+    for name in names {
+        let program = Program::load(&name).expect("a program");
+        let is_plain = |language: Language| matches!(language, Language::C | Language::Cxx);
+        if !program.files.iter().all(|file| is_plain(file.language)) {
+            continue;
+        }
+        for (level, partition) in [
+            (OptimizationLevel::O0, Partition::default()),
+            (OptimizationLevel::O2, Partition::new(PartitionPolicy::Early, 3).of_all_modules()),
+        ] {
+            for path in program.build(Form::BitcodeO0).expect("clang compiles it") {
+                let source = ObjectBuffer::open(&path).expect("it was just made");
+                let compiler = IrCompiler::host(level).expect("this machine").with_partition(partition);
+                let apart = compiler.clone().with_helpers(pool.clone()).expect("no hooks");
+                let compile = |compiler: &IrCompiler| {
+                    let object = compiler.compile(ThreadSafeModule::parse(&source)?)?;
+                    Ok::<_, CompileError>(object.bytes().to_vec())
+                };
+                match (compile(&compiler), compile(&apart)) {
+                    (Ok(here), Ok(there)) => assert!(here == there, "{name}: {} differs", path.display()),
+                    (here, there) => assert_eq!(there, here, "{name}"),
+                }
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}
+
+/// LLVM's reader is not built to withstand bitcode that was changed: without helpers, some of these end the process.
+#[test]
+fn bitcode_that_was_changed_at_random_ends_no_host() {
+    const ATTEMPTS: u64 = 400;
+    let source = r#"
+        struct node { struct node *next; int value; };
+        static int table[4] = {1, 2, 3, 4};
+        int sum(struct node *node) { int sum = 0; for (; node; node = node->next) sum += node->value * table[sum & 3]; return sum; }
+        double mean(const double *values, int count) { double sum = 0; for (int i = 0; i < count; i++) sum += values[i]; return sum / count; }
+    "#;
+    let sound = std::fs::read(bitcode("changed.c", source).expect("it compiles")).expect("it is there");
+    let jit =
+        engine(helpers(&[]).time_limit(Duration::from_secs(10)).memory(1 << 30)).build().expect("an engine");
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        // Xorshift: the same changes in every run.
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for attempt in 0..ATTEMPTS {
+        let mut changed = sound.clone();
+        for _ in 0..1 + next() % 4 {
+            // Behind the magic number, so that it is bitcode still.
+            let at = 8 + usize::try_from(next()).expect("64 bits") % (changed.len() - 8);
+            changed[at] ^= 1 << (next() % 8);
+        }
+        let dylib = jit.create_dylib(&format!("attempt {attempt}")).expect("a new name");
+        let added = dylib.add_buffer(ObjectBuffer::new(format!("changed{attempt}.bc"), changed));
+        let outcome = added.and_then(|()| dylib.lookup("sum").map(drop));
+        if let Err(error) = outcome {
+            assert!(!message(&error).is_empty());
+        }
+    }
+    jit.add_buffer(file("seven", 7)).expect("text");
+    assert_eq!(call(&jit, "seven"), 7);
+    let stats = jit.helpers().expect("it has some").stats();
+    assert!(stats.failed > 0, "no change was bad enough: {stats:?}");
+}
+
+#[test]
+fn what_helpers_cannot_do_is_said_at_once() {
+    let refuse = |builder: JitBuilder| message(&builder.build().expect_err("it is refused"));
+    let with = || engine(helpers(&[]));
+    let on_call = refuse(with().compile_on_call(OnCall::Function));
+    assert!(
+        on_call.contains("not possible in helper processes: functions that are compiled when"),
+        "{on_call}"
+    );
+    let hook = PassHook::new("hook", |_| Ok::<_, String>(()));
+    let pipeline = OptimizationPipeline::level(OptimizationLevel::O1);
+    let hooked = refuse(with().pipeline(pipeline.hook_before(Stage::EarlySimplification, hook)));
+    assert!(hooked.contains("hooks between passes"), "{hooked}");
+    let passes = refuse(with().pipeline(OptimizationPipeline::passes("no-such-pass")));
+    assert!(passes.contains("no-such-pass"), "{passes}");
+    let missing = Helpers::new("/nonexistent/helper");
+    let jit = engine(missing).build().expect("it is not needed yet");
+    let told = message(&jit.add_buffer(file("f", 1)).expect_err("it is needed to read the file"));
+    assert!(told.contains("no helper can be had from /nonexistent/helper: No such file"), "{told}");
+    let other = HelperPool::new(helpers(&[]), "another LLVM");
+    let told = message(&other.ask(&[0; 32], b"", b"").expect_err("it is of another build"));
+    assert!(told.contains("another build") && told.contains(llvm_build()), "{told}");
+    let other =
+        HelperPool::new(Helpers::new("/bin/cat").start_limit(Duration::from_millis(200)), llvm_build());
+    let told = message(&other.ask(&[0; 32], b"", b"").expect_err("it is no helper"));
+    assert!(
+        told.contains("no helper can be had from /bin/cat") && told.contains("took more than 200ms"),
+        "{told}"
+    );
+}
+
+/// A host that waits to be killed, with a helper that is idle, and one that never ends its work.
+#[test]
+#[expect(clippy::print_stdout, reason = "its test reads this")]
+fn host() {
+    if !std::env::args().any(|argument| argument == "as-host") {
+        return;
+    }
+    let pool = Arc::new(HelperPool::new(helpers(&["loop@4:long"]), llvm_build()));
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+    let compile = |name: &str| compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));
+    compile("one").expect("it compiles");
+    let busy = pool.idle()[0];
+    std::thread::scope(|scope| {
+        scope.spawn(|| compile("long"));
+        while !pool.idle().is_empty() {
+            std::thread::yield_now();
+        }
+        compile("two").expect("it compiles");
+        println!("helpers {busy} {}", pool.idle()[0]);
+    });
+}
+
+#[test]
+fn no_helper_outlives_its_host() {
+    let mut command = Command::new(std::env::current_exe().expect("a program"));
+    command.args(["--exact", "host", "--nocapture", "as-host"]).stdout(Stdio::piped());
+    let mut host = command.spawn().expect("it starts");
+    let lines = BufReader::new(host.stdout.take().expect("a pipe")).lines();
+    let line = lines.map_while(Result::ok).find_map(|line| Some(line.split_once("helpers ")?.1.to_owned()));
+    let line = line.expect("the host has helpers");
+    let helpers = line.split(' ').map(|number| pid(number.parse().expect("a number")));
+    let helpers: Vec<_> =
+        helpers.map(|pid| pidfd_open(pid, PidfdFlags::empty()).expect("it is alive")).collect();
+    assert_eq!(helpers.len(), 2);
+    host.kill().expect("it is alive");
+    let killed = Instant::now();
+    for helper in &helpers {
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        let ended = poll(&mut [PollFd::new(helper, PollFlags::IN)], Some(&second)).expect("a descriptor");
+        assert_eq!(ended, 1, "it is alive a second after its host");
+    }
+    assert!(killed.elapsed() < Duration::from_secs(2));
+    host.wait().expect("it was killed");
+}
