@@ -1,7 +1,7 @@
 //! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found, and writes what `ir/library.rs` needs in
 //! order to load that LLVM late. Does nothing without feature `llvm`, and nothing with `unlinked-llvm`, which documents where there is no LLVM.
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
     "src/ir/shim.cpp",
     "src/ir/canonical.cpp",
     "src/ir/divide.cpp",
@@ -10,10 +10,12 @@ const FILES: [&str; 8] = [
     "src/ir/functions.cpp",
     "src/ir/notable.cpp",
     "src/ir/pipeline.cpp",
+    "src/ir/shape.cpp",
+    "src/ir/shape_copy.cpp",
 ];
 
 fn main() {
-    for header in ["assembly", "parts"] {
+    for header in ["assembly", "parts", "shape"] {
         println!("cargo::rerun-if-changed=src/ir/{header}.h");
     }
     for file in FILES {

@@ -3,13 +3,17 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "llvm")]
+use uruk_core::SymbolName;
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, MaterializationUnit, ResourceTracker, SymbolFlags};
 use uruk_pipeline::image::ImageFile;
 #[cfg(feature = "cache")]
 use uruk_pipeline::image::UnitKey;
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, ThreadSafeModule};
+use uruk_pipeline::ir::inkwell::module::Module;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::{LinkerInfo, ModuleInterface, OptimizationPipeline, ThreadSafeModule};
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits, foreign_format};
 
 use crate::error::JitError;
@@ -131,6 +135,83 @@ impl Scope {
     #[cfg(feature = "llvm")]
     pub fn add_translation_unit(&self, source: ObjectBuffer, info: LinkerInfo) -> Result<(), JitError> {
         self.add_units(|files, tracker| files.modules.units_of_translation(tracker, source, info))
+    }
+
+    /// Adds a module that the [cache](crate::JitBuilder::cache) knows by its *shape*: addresses of this process that it has as constants, and the
+    /// names of its definitions, do not count. So a query that was compiled before, here or by another process, is linked and not compiled, although
+    /// its structures lie elsewhere and its functions are numbered anew. The result is that of [`add_module`](Self::add_module).
+    ///
+    /// An address is an `i64`, or an `inttoptr` of one, from 0x5500_0000_0000 up to 2^47; whether it is one does not matter. A module with aliases,
+    /// assembly, COMDATs, sections, constructors or debug information has no shape: the cache knows it by its contents.
+    ///
+    /// `passes` run instead of the engine's own, and only if the module is compiled. `name` is for messages. The module stays the caller's, and is
+    /// not used after this returns. Answers the definitions that others see.
+    ///
+    /// # Concurrency
+    /// Uses the module's context on this thread alone. Of all who want one shape at a time, one compiles it, and the others wait when they want a
+    /// symbol of it.
+    ///
+    /// # Errors
+    /// [`JitError::Compile`] if the module breaks LLVM's rules, which a hit does not look for; [`JitError::Define`] if its symbols are refused.
+    ///
+    /// # Cost
+    /// A hit reads the module once; a miss copies it by way of bitcode, and compiles it when something of it is wanted. Code loads
+    /// addresses from a table; addresses at most 64 bytes apart are found from one.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use uruk::pipeline::cache::MemoryCache;
+    /// use uruk::pipeline::ir::ThreadSafeModule;
+    /// use uruk::pipeline::object::ObjectBuffer;
+    ///
+    /// # fn main() -> Result<(), uruk::JitError> {
+    /// let jit = uruk::Jit::builder().threads(1).cache(Arc::new(MemoryCache::new(1 << 20))).build()?;
+    /// for (number, row) in [Box::new(40_i64), Box::new(2)].into_iter().map(Box::leak).enumerate() {
+    ///     let text = format!(
+    ///         "define i64 @query_{number}() {{ %x = load i64, ptr inttoptr (i64 {} to ptr) ret i64 %x }}",
+    ///         std::ptr::from_ref(row).addr(),
+    ///     );
+    ///     let module = ThreadSafeModule::parse(&ObjectBuffer::new("query.ll", text.into_bytes()))?;
+    ///     module.with_module(|module| jit.add_shaped("query", module, None))??;
+    ///     // SAFETY: that is the function's signature.
+    ///     let query = unsafe { jit.get::<extern "C" fn() -> i64>(&format!("query_{number}")) }?;
+    ///     assert_eq!(query(), *row);
+    /// }
+    /// // The second was not compiled.
+    /// assert_eq!(jit.cache_stats().unwrap().object_misses, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "llvm")]
+    pub fn add_shaped(
+        &self,
+        name: &str,
+        module: &Module<'_>,
+        passes: Option<&OptimizationPipeline>,
+    ) -> Result<Vec<SymbolName>, JitError> {
+        let (files, tracker) = (&*self.engine.files, self.tracker());
+        let units = files.modules.units_of_shape(&tracker, name, module, passes)?;
+        let names = units.unit.interface().symbols.into_keys().collect();
+        files.define(&tracker, units)?;
+        Ok(names)
+    }
+
+    /// [`add_shaped`](Self::add_shaped) for a module in bitcode or text.
+    ///
+    /// # Cost
+    /// The source is read and verified first, into a context of its own.
+    ///
+    /// # Errors
+    /// As there, and [`JitError::Compile`] if it cannot be read.
+    #[cfg(feature = "llvm")]
+    pub fn add_shaped_ir(
+        &self,
+        source: &ObjectBuffer,
+        passes: Option<&OptimizationPipeline>,
+    ) -> Result<Vec<SymbolName>, JitError> {
+        let module = ThreadSafeModule::parse(source)?;
+        module.with_module(|module| self.add_shaped(source.name(), module, passes))?
     }
 
     /// Adds a module of textual LLVM IR under a name for messages.

@@ -28,6 +28,7 @@
 //! | to | see |
 //! |---|---|
 //! | compile modules whose names mean something else each time | [`Scope::add_translation_unit`] |
+//! | compile queries with addresses and numbers of their own in them once | [`Scope::add_shaped`] |
 //! | add IR, objects, archives, libraries | [`Scope::add_file`] and what stands beside it |
 //! | call what was compiled, and keep its code | [`Scope::get`], [`Function`] |
 //! | let it call functions and use data of the host; read its data | [`Scope::define`], [`Scope::define_data`], [`Scope::get_data`] |

@@ -4,9 +4,10 @@ use std::collections::HashSet;
 
 use uruk_core::ResourceTracker;
 use uruk_core::sync::Arc;
+use uruk_pipeline::ir::inkwell::module::Module;
 use uruk_pipeline::ir::{
     IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule,
-    LazyUnits, LinkerInfo, ModuleInterface, ThreadSafeModule,
+    LazyUnits, LinkerInfo, ModuleInterface, OptimizationPipeline, ThreadSafeModule,
 };
 use uruk_pipeline::lazy::FileStubs;
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits};
@@ -93,6 +94,22 @@ impl Modules {
         self.whole(tracker, unit.with_meanings(session, &info), work_bytes)
     }
 
+    /// The unit of a module that the cache knows by its shape, compiled with `passes` instead of the engine's own.
+    pub(crate) fn units_of_shape(
+        &self,
+        tracker: &ResourceTracker,
+        name: &str,
+        module: &Module<'_>,
+        passes: Option<&OptimizationPipeline>,
+    ) -> Result<FileUnits, JitError> {
+        let (session, objects) = (tracker.dylib().session(), self.linking.objects());
+        let other = passes.map(|passes| self.layer.with_pipeline(passes.clone()));
+        let layer = other.as_ref().unwrap_or(&self.layer);
+        let unit = IrMaterializationUnit::from_shape(session, layer, objects, name, module)?;
+        // The verifier has run over the copy, if there is one.
+        self.defined(tracker, unit, UnitTraits::default().work_bytes)
+    }
+
     /// The units of a module in memory. Functions that are compiled when they are called are cut out of bitcode.
     pub(crate) fn units_of_module(
         &self,
@@ -164,6 +181,15 @@ impl Modules {
         if !self.verifies_ir {
             unit.skip_verifier();
         }
+        self.defined(tracker, unit, work_bytes)
+    }
+
+    fn defined(
+        &self,
+        tracker: &ResourceTracker,
+        mut unit: IrMaterializationUnit,
+        work_bytes: usize,
+    ) -> Result<FileUnits, JitError> {
         unit.share_commons(tracker, &self.linking.commons)?;
         let traits = UnitTraits { work_bytes, ..unit.take_traits() };
         Ok(FileUnits::alone(Box::new(unit), traits))

@@ -42,6 +42,10 @@ mod requests;
 #[cfg(feature = "llvm")]
 mod retry;
 mod scopes;
+#[cfg(feature = "llvm")]
+mod shaped_alike;
+#[cfg(feature = "llvm")]
+mod shapes;
 mod shutdown;
 #[cfg(feature = "llvm")]
 mod speculation;

@@ -263,15 +263,7 @@ impl IrCache {
         session: &ExecutionSession,
     ) -> Result<ObjectBuffer, CompileError> {
         let name = pending.name().clone();
-        let tell = |key, outcome: Result<(), Miss>| {
-            let (hits, misses) = (&self.counts.object_hits, &self.counts.object_misses);
-            if outcome.is_ok() {
-                hits.add(1)
-            } else {
-                misses.add(1)
-            }
-            self.tell(&CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
-        };
+        let tell = |key, outcome| self.tell_of_object(&name, key, outcome);
         let key = match pending.interface_key(self, compiler) {
             Ok(interface) => pending.object_key(compiler, interface),
             Err(why) => {
@@ -349,6 +341,17 @@ impl IrCache {
         }
     }
 
+    /// Counts and reports the result of a lookup of an object.
+    pub(super) fn tell_of_object(&self, name: &Arc<str>, key: Option<Key>, outcome: Result<(), Miss>) {
+        let (hits, misses) = (&self.counts.object_hits, &self.counts.object_misses);
+        if outcome.is_ok() {
+            hits.add(1)
+        } else {
+            misses.add(1)
+        }
+        self.tell(&CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
+    }
+
     fn tell(&self, event: &CacheEvent) {
         event.tell(self.observer.as_deref());
     }
@@ -368,7 +371,7 @@ impl PendingModule {
 }
 
 /// The key of the object that `compiler` makes of a module with this interface.
-fn object_key(
+pub(super) fn object_key(
     compiler: &IrCompiler,
     verified: bool,
     interface: Key,

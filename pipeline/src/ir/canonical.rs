@@ -10,36 +10,54 @@
 //! `canonical.cpp` makes the copy.
 
 use std::ptr;
+use std::sync::Arc;
+
+use llvm_sys::prelude::LLVMModuleRef;
 
 use super::context::ThreadSafeContext;
 use super::error::CompileError;
 use super::ffi::{self, take_message};
-use super::module::{LockedModule, ThreadSafeModule};
+use super::module::{LockedModule, ThreadSafeModule, enter};
 
 impl LockedModule<'_> {
     /// Copies the module into a context of its own, by way of bitcode.
     pub(super) fn to_canonical(&self) -> Result<ThreadSafeModule, CompileError> {
-        let context = ThreadSafeContext::new();
+        // SAFETY: the module is alive and held.
+        let copy = || Ok(unsafe { ThreadSafeModule::copy_canonical(self.raw(), self.name()) });
+        let copy = self.enter("copying", copy, |message| CompileError::Diagnosed {
+            module: self.name().clone(),
+            message,
+        })?;
+        if matches!(copy, Err(CompileError::Fatal { .. })) {
+            self.lose();
+        }
+        copy
+    }
+}
+
+impl ThreadSafeModule {
+    /// Copies a module into a context of its own, by way of bitcode.
+    ///
+    /// # Safety
+    /// The module is alive, and no other thread uses its context meanwhile.
+    pub(super) unsafe fn copy_canonical(raw: LLVMModuleRef, name: &Arc<str>) -> Result<Self, CompileError> {
+        let context = ThreadSafeContext::try_new()?;
         let target = context.lock();
         let copy = || {
             let mut message = ptr::null_mut();
-            // SAFETY: the module is alive and held, and so is the new context; the message is taken over at once.
-            let (copied, message) = unsafe {
-                let copied = ffi::uruk_llvm_copy_canonical(self.raw(), target.raw(), &raw mut message);
+            // SAFETY: the module is alive as the caller says, the new context is held, and the message is taken over at once.
+            unsafe {
+                let copied = ffi::uruk_llvm_copy_canonical(raw, target.raw(), &raw mut message);
                 (copied, take_message(message))
-            };
-            if copied.is_null() { Err(message) } else { Ok(copied) }
+            }
         };
-        let result = self.enter("copying", copy, |message| CompileError::Diagnosed {
-            module: self.name().clone(),
-            message,
-        });
-        if matches!(result, Err(CompileError::Fatal { .. })) {
-            target.lose();
+        let (copied, message) = enter(&target, name, "copying", copy)?;
+        if copied.is_null() {
+            return Err(CompileError::Diagnosed { module: name.clone(), message });
         }
         drop(target);
         // SAFETY: the module was made in this context a moment ago, and has no other owner.
-        let copy = unsafe { ThreadSafeModule::adopt(result?, self.name().clone(), context) };
+        let copy = unsafe { Self::adopt(copied, name.clone(), context) };
         copy.lock()?.set_identifier();
         Ok(copy)
     }

@@ -68,6 +68,12 @@ impl IrCompiler {
         Ok(Self::new(target, OptimizationPipeline::level(level)))
     }
 
+    /// The same compiler with other passes.
+    #[must_use]
+    pub fn with_pipeline(self, pipeline: OptimizationPipeline) -> Self {
+        Self { pipeline, ..self }
+    }
+
     /// The same compiler, which divides large modules.
     #[must_use]
     pub fn with_partition(self, partition: Partition) -> Self {

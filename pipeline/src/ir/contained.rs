@@ -62,6 +62,7 @@ impl IrCompiler {
             Source::Unread(source) => (source, verified),
             Source::Module(module) => (module.to_bitcode()?, false),
             Source::Data(module) => (module.data()?.to_bitcode()?, verified),
+            Source::Compiled(object) => return Ok(object),
         };
         let names =
             |symbols: Vec<SymbolName>| symbols.iter().map(|symbol| symbol.as_str().to_owned()).collect();

@@ -292,6 +292,14 @@ unsafe extern "C-unwind" {
         part: u32,
         message: *mut *mut c_char,
     ) -> LLVMModuleRef;
+    pub(super) fn uruk_llvm_read_shape(
+        module: LLVMModuleRef,
+        form: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize),
+        defined: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, usize),
+        address: unsafe extern "C-unwind" fn(*mut c_void, u64),
+        data: *mut c_void,
+    ) -> bool;
+    pub(super) fn uruk_llvm_take_shape(module: LLVMModuleRef, form: *const c_char, size: usize) -> bool;
     pub(super) fn uruk_llvm_shell(module: LLVMModuleRef, keeps_debug_info: bool) -> *mut c_void;
     pub(super) fn uruk_llvm_dispose_shell(shell: *mut c_void);
     pub(super) fn uruk_llvm_outline(

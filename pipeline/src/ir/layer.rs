@@ -6,7 +6,10 @@ use std::sync::Arc;
 use uruk_core::{MaterializationResponsibility, SharedError};
 
 use super::linker_info::{LinkerInfo, RenameLayer};
-use super::{CompileError, IrCache, IrCompiler, IrLayer, ModuleInterface, PendingModule, ThreadSafeModule};
+use super::{
+    CompileError, IrCache, IrCompiler, IrLayer, ModuleInterface, OptimizationPipeline, PendingModule,
+    ThreadSafeModule,
+};
 use crate::lazy::{FileLayer, FileStubs};
 use crate::linking::ObjectLinkingLayer;
 use crate::object::{ObjectBuffer, ObjectLayer};
@@ -58,6 +61,12 @@ impl IrCompileLayer {
     pub fn with_cache(mut self, cache: Arc<IrCache>) -> Self {
         self.cache = Some(cache);
         self
+    }
+
+    /// The same, with other passes: entries of the cache are those of the passes.
+    #[must_use]
+    pub fn with_pipeline(&self, pipeline: OptimizationPipeline) -> Self {
+        Self { compiler: self.compiler.clone().with_pipeline(pipeline), ..self.clone() }
     }
 
     /// The same compiler and cache for a module whose names mean what `info` says. `objects` links it.
@@ -119,6 +128,10 @@ impl IrLayer for IrCompileLayer {
     }
 
     fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
+        let pending = match pending.into_object() {
+            Ok(object) => return self.below.emit(responsibility, object),
+            Err(pending) => pending,
+        };
         let queue = pending.serial_queue();
         let compiled = match &self.cache {
             Some(cache) => cache.object(&self.compiler, pending, responsibility.session()),

@@ -46,6 +46,7 @@ mod processor;
 mod progress;
 mod read;
 mod serve;
+mod shape;
 mod shell;
 mod source;
 mod stages;

@@ -279,6 +279,11 @@ impl LockedModule<'_> {
         }
     }
 
+    /// Says that LLVM gave up on the module, and on all else in its context.
+    pub(super) fn lose(&self) {
+        self.guard.lose();
+    }
+
     /// Gives the module the name of its source, which LLVM's own messages then use.
     pub(super) fn set_identifier(&self) {
         // SAFETY: the module is alive and held; LLVM copies the text.

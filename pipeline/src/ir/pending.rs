@@ -37,6 +37,8 @@ pub(super) enum Source {
     Module(ThreadSafeModule),
     /// The variables of a module whose functions are compiled when they are called.
     Data(LazyModule),
+    /// The object itself, which a cache had.
+    Compiled(ObjectBuffer),
 }
 
 impl PendingModule {
@@ -54,6 +56,10 @@ impl PendingModule {
             Source::Unread(source) if self.verified => ThreadSafeModule::parse(&source)?,
             Source::Unread(source) => ThreadSafeModule::parse_unverified(&source)?,
             Source::Module(module) => module,
+            Source::Compiled(object) => {
+                let message = "it is compiled already".to_owned();
+                return Err(CompileError::Parse { module: object.name().clone(), message });
+            }
             Source::Data(module) => {
                 let data = module.data()?;
                 if self.verified {
@@ -67,6 +73,14 @@ impl PendingModule {
         };
         leave_out(&module, &names(&self.discarded), &names(&self.kept))?;
         Ok(module)
+    }
+
+    /// The object, if it is compiled already.
+    pub(super) fn into_object(self) -> Result<ObjectBuffer, Self> {
+        match self.source {
+            Source::Compiled(object) => Ok(object),
+            source => Err(Self { source, ..self }),
+        }
     }
 
     /// The queue of the context that the module is in.
@@ -83,6 +97,7 @@ impl PendingModule {
             _ if let Some(key) = self.key => Ok(key),
             Source::Unread(source) => Ok(cache.source_key(source)),
             Source::Data(module) => Ok(cache.data_key(module.source())),
+            Source::Compiled(_) => Err(uncacheable("it came from the cache".into())),
             Source::Module(module) if module.is_bound_to_process() => {
                 Err(uncacheable("it has addresses of this process in it".into()))
             }
@@ -123,7 +138,7 @@ fn apart(module: &mut ThreadSafeModule, compiler: &IrCompiler) -> Result<(), Com
 impl Source {
     pub(super) fn name(&self) -> &Arc<str> {
         match self {
-            Self::Unread(source) => source.name(),
+            Self::Unread(source) | Self::Compiled(source) => source.name(),
             Self::Module(module) => module.name(),
             Self::Data(module) => module.name(),
         }
@@ -133,7 +148,7 @@ impl Source {
     pub(super) fn serial_queue(&self) -> Option<SerialQueue> {
         match self {
             Self::Module(module) => Some(module.context().serial_queue().clone()),
-            Self::Unread(_) | Self::Data(_) => None,
+            Self::Unread(_) | Self::Data(_) | Self::Compiled(_) => None,
         }
     }
 }

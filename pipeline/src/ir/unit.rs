@@ -132,6 +132,17 @@ impl IrMaterializationUnit {
         Self::promise(session, layer, interface, Source::Unread(source))
     }
 
+    /// Promises what `interface` says, of a source that the layer's cache knows by `key`.
+    pub(super) fn known(
+        session: &ExecutionSession,
+        layer: Arc<dyn IrLayer>,
+        interface: &ModuleInterface,
+        source: Source,
+        key: Key,
+    ) -> Self {
+        Self { key: Some(key), ..Self::promise(session, layer, interface, source) }
+    }
+
     /// Promises the same symbols by the names that `info` gives them, and refers to others by those. Its layer must have the same
     /// [meanings](super::IrCompileLayer::with_meanings).
     #[must_use]
@@ -277,6 +288,7 @@ impl MaterializationUnit for IrMaterializationUnit {
         let source = match &self.source {
             Source::Unread(source) => Source::Unread(source.clone()),
             Source::Data(module) => Source::Data(module.clone()),
+            Source::Compiled(object) => Source::Compiled(object.clone()),
             Source::Module(_) => Source::Unread(self.text.clone()?),
         };
         Some(Box::new(Self {
