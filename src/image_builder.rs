@@ -1,20 +1,23 @@
 //! [`ImageBuilder`]: files go in, an image comes out.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{LookupRequest, LookupSet, SymbolFlags};
 use uruk_pipeline::arch::{ProcessorLevel, ProcessorTarget};
 use uruk_pipeline::image::{
-    BuiltImage, BuiltInstance, BuiltUnit, HostParts, ImageReader, UnitKey, link_image, package,
+    BuiltImage, BuiltInstance, BuiltUnit, HostParts, ImageReader, UnitKey, link_image_in_order, package,
 };
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{JitTargetMachineBuilder, TargetOptions};
-use uruk_pipeline::link::LinkError;
+use uruk_pipeline::lazy::{CompileTrace, FunctionOfFile};
+use uruk_pipeline::link::{CodeOrder, LinkError};
 use uruk_pipeline::linking::CollectedObjects;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::ObjectBuffer;
@@ -37,9 +40,18 @@ pub struct ImageBuilder {
     collected: Arc<CollectedObjects>,
     target: ProcessorTarget,
     is_package: bool,
+    order: Option<Order>,
     /// For each unit, definitions whose code it contains, with their keys.
     assumptions: Mutex<Vec<Assumption>>,
     host: Mutex<HostParts>,
+}
+
+/// Functions that come first in the code, and whether others go that they do not need.
+struct Order {
+    places: HashMap<FunctionOfFile, usize>,
+    /// Whether the function of each place was found.
+    found: Vec<AtomicBool>,
+    is_whole: bool,
 }
 
 /// A unit, a definition whose code it contains, and the key of that.
@@ -49,6 +61,7 @@ type Assumption = (Box<str>, Box<str>, UnitKey);
 #[derive(Clone, Debug)]
 pub struct Image {
     bytes: Vec<u8>,
+    unplaced: usize,
 }
 
 impl ImageBuilder {
@@ -75,6 +88,7 @@ impl ImageBuilder {
             collected,
             target: level.into(),
             is_package: false,
+            order: None,
             assumptions: Mutex::default(),
             host: Mutex::default(),
         })
@@ -89,6 +103,27 @@ impl ImageBuilder {
     #[must_use]
     pub fn package(mut self) -> Self {
         self.is_package = true;
+        self
+    }
+
+    /// Has the functions of a trace come first in the code, in its order: what is called one after the other lies together, and few pages are
+    /// read at start. Functions move alone if they have [sections of their own](JitBuilder::function_sections), and otherwise with
+    /// all code of their file.
+    #[must_use]
+    pub fn order(mut self, trace: &CompileTrace) -> Self {
+        self.order = Some(Order::of(trace, false));
+        self
+    }
+
+    /// The same, and takes these functions alone, with what they refer to, and what runs at start and end. A [package](Self::package) takes
+    /// all all the same.
+    ///
+    /// # Errors
+    /// What else refers to a function that was left out does not find it: a program that goes other ways than those that the trace was made of needs
+    /// its files.
+    #[must_use]
+    pub fn only(mut self, trace: &CompileTrace) -> Self {
+        self.order = Some(Order::of(trace, true));
         self
     }
 
@@ -151,11 +186,15 @@ impl ImageBuilder {
             self.build_package(&import)
         } else {
             let (objects, discarded) = self.collected.take();
-            link_image(&objects, &|name| discarded.contains(name), &import, &self.target, 0)
+            let place = |file: &str, function: &str| self.place(file, function);
+            let order = self.order.as_ref();
+            let order = order.map(|order| CodeOrder { place: &place, is_whole: order.is_whole });
+            link_image_in_order(&objects, &|name| discarded.contains(name), &import, &self.target, 0, order)
         };
         let host = std::mem::take(&mut *self.host.lock());
         let built = built.map_err(JitError::LinkImage)?.with_host(host, |name| import(name).is_some())?;
-        Ok(Image { bytes: built.to_bytes() })
+        let unplaced = self.order.as_ref().map_or(0, Order::missing);
+        Ok(Image { bytes: built.to_bytes(), unplaced })
     }
 
     /// Compiles what was added. The objects are in link order.
@@ -169,8 +208,11 @@ impl ImageBuilder {
         let assumptions = std::mem::take(&mut *self.assumptions.lock());
         let units = self.collected.take_units()?.into_iter().map(|link| {
             let discarded = link.discarded();
+            let is_discarded = |name: &str| discarded.contains(name);
+            let place = |file: &str, function: &str| self.place(file, function);
+            let order = self.order.is_some().then_some(CodeOrder { place: &place, is_whole: false });
             let mut image =
-                link_image(&link.objects(), &|name| discarded.contains(name), import, &self.target, 0)?;
+                link_image_in_order(&link.objects(), &is_discarded, import, &self.target, 0, order)?;
             image.promise(|name| link.promised.contains(name));
             let name: Box<str> = link.name().into();
             let left_out = discarded.into_iter().collect();
@@ -184,7 +226,35 @@ impl ImageBuilder {
     }
 }
 
+impl ImageBuilder {
+    fn place(&self, file: &str, function: &str) -> Option<u32> {
+        let order = self.order.as_ref()?;
+        let place = *order.places.get(&FunctionOfFile::new(file, function))?;
+        order.found[place].store(true, Ordering::Relaxed); // read behind the link, on this thread
+        u32::try_from(place).ok()
+    }
+}
+
+impl Order {
+    fn of(trace: &CompileTrace, is_whole: bool) -> Self {
+        let functions = trace.order().functions;
+        let found = functions.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { places: functions.into_iter().zip(0..).collect(), found, is_whole }
+    }
+
+    /// How many functions were not found.
+    fn missing(&self) -> usize {
+        self.found.iter().filter(|found| !found.load(Ordering::Relaxed)).count() // as in `place`
+    }
+}
+
 impl Image {
+    /// How many functions of its [order](ImageBuilder::order) have no code of their own here: no file has them any more, or they were inlined
+    /// wherever they are called.
+    pub fn unplaced(&self) -> usize {
+        self.unplaced
+    }
+
     /// The bytes of its file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -16,7 +16,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{ImageBuilder, ImageOptions, Jit};
+use uruk::{EmitForm, ImageBuilder, ImageOptions, Jit};
 
 const ROUNDS: usize = 21;
 const FILES: usize = 100;
@@ -37,6 +37,7 @@ fn main() {
     let [whole, units, library] = ["whole.uim", "units.uim", "library.so"].map(|name| directory.join(name));
     build("build one whole", &objects, &whole, |builder| builder);
     build("build a package", &objects, &units, ImageBuilder::package);
+    compile(&directory.join("compiled.uim"));
     run(Command::new("cc").args(["-shared", "-o"]).arg(&library).args(&objects));
     image("image, one whole", &whole, "f_50_7");
     image("image, a package of 100 units", &units, "f_50_7");
@@ -77,6 +78,56 @@ fn build(what: &str, objects: &[PathBuf], path: &Path, kind: fn(ImageBuilder) ->
     let image = builder.build().expect("it links");
     image.write(path).expect("the directory is writable");
     println!("{what:<40} {:>8} us, {} bytes", begin.elapsed().as_micros(), image.bytes().len());
+}
+
+/// How much of a build from LLVM IR is not LLVM's: the same objects are linked and written once more.
+fn compile(path: &Path) {
+    let text = |file: usize| {
+        let callee = (file + 1) % FILES;
+        let function = |function: usize| {
+            format!(
+                "@v_{file}_{function} = global i32 {function}
+                 declare i32 @f_{callee}_{function}(i32)
+                 define i32 @f_{file}_{function}(i32 %x) {{
+                   %more = icmp ne i32 %x, 0
+                   br i1 %more, label %call, label %count
+                 call:
+                   %less = sub i32 %x, 1
+                   %called = call i32 @f_{callee}_{function}(i32 %less)
+                   ret i32 %called
+                 count:
+                   %value = load i32, ptr @v_{file}_{function}
+                   %next = add i32 %value, 1
+                   store i32 %next, ptr @v_{file}_{function}
+                   ret i32 %value }}\n"
+            )
+        };
+        (0..FUNCTIONS).map(function).collect::<String>()
+    };
+    let builder = || ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");
+    let with_text = || {
+        let builder = builder();
+        for file in 0..FILES {
+            builder.add_ir_text(&format!("{file}.ll"), &text(file)).expect("the names are new");
+        }
+        builder
+    };
+    let (all, begin) = (with_text(), Instant::now());
+    all.build().and_then(|image| image.write(path)).expect("it links");
+    let total = begin.elapsed();
+    let objects = with_text().emit(EmitForm::Objects).expect("it compiles");
+    let links = builder();
+    for (number, object) in objects.members().enumerate() {
+        links
+            .add_object(ObjectBuffer::new(format!("{number}.o"), object.to_vec()))
+            .expect("the names are new");
+    }
+    let begin = Instant::now();
+    links.build().and_then(|image| image.write(path)).expect("it links");
+    let link = begin.elapsed();
+    let percent = 100.0 * link.as_secs_f64() / total.as_secs_f64();
+    println!("{:<40} {:>8} us from LLVM IR", "build one whole", total.as_micros());
+    println!("{:<40} {:>8} us of it link and write, {percent:.2} %", "", link.as_micros());
 }
 
 fn image(what: &str, path: &Path, function: &str) {

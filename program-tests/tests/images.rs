@@ -236,3 +236,107 @@ fn what_has_no_such_output_is_refused_and_leaves_the_old_one() {
     let left = fs::read_dir(&directory.0).expect("it is there").count();
     assert_eq!(left, 4, "nothing else is left");
 }
+
+impl Directory {
+    /// The functions of an image that are its own, in the order of their addresses.
+    fn functions(&self, image: &str) -> Vec<String> {
+        let text = self.ends(&format!("image info --symbols {image}"), 0);
+        let rows = text.lines().skip_while(|line| !line.starts_with("symbols"));
+        let names = rows.filter_map(|row| row.split_whitespace().nth(2)).map(str::to_owned);
+        names
+            .filter(|name| ["main", "first", "second", "third", "needed", "never"].contains(&&**name))
+            .collect()
+    }
+}
+
+#[test]
+fn code_is_in_the_order_of_a_trace_or_is_that_alone() {
+    let directory = Directory::new("order");
+    let text = r#"
+        #define OWN __attribute__((noinline))
+        int begun, getpid(void);
+        __attribute__((constructor)) static void begin(void) { begun = getpid() > 0; }
+        OWN int needed(int x) { return x + begun; }
+        OWN int never(int x) { return x * 3; }
+        OWN int first(int x) { return x + 1; }
+        OWN int second(int x) { return x + needed(x); }
+        int (*const table[])(int) = {never, first, second};
+    "#;
+    directory.write("main.c", "int first(int), second(int), third(int), never(int); int main(int argc, char **argv) { return argc > 9 ? never(argc) : first(second(third(1))); }");
+    directory.write("more.c", text);
+    directory.write("third.c", "int third(int x) { return x + 4; } int unused(int x) { return x; }");
+    let files = "main.c more.c third.c";
+    directory.ends(&format!("run --lazy --trace-compile a.trace {files}"), 12);
+    let build = |options: &str| directory.ends(&format!("image build {options} -o a.uim {files}"), 0);
+    assert_eq!(build("--order a.trace"), "", "all are there");
+    directory.ends("a.uim", 12);
+    let called = ["main", "third", "second", "needed", "first"];
+    // What is not called is where it was, behind them.
+    assert_eq!(directory.functions("a.uim"), [&called[..], &["never"]].concat());
+    directory.write(
+        "b.trace",
+        "# uruk trace 1\nf\t-\tthird.c\tthird\t-\tupper\t-\nf\t-\tthird.c\tgone\t-\tupper\t-\n",
+    );
+    let text = build("--order b.trace --package");
+    assert!(text.contains("1 functions of them have no code"), "{text}");
+    directory.ends("a.uim", 12);
+    // `main` refers to `never`, and `third` to nothing. The constructor stays, and its variable.
+    assert!(build("--only b.trace").contains("1 functions"));
+    assert_eq!(directory.functions("a.uim"), ["third"]);
+    let names = directory.ends("image info --symbols a.uim", 0);
+    assert!(names.contains("begun") && !names.contains("unused") && !names.contains("table"), "{names}");
+    directory.write("user.c", "int third(int); extern int begun; int main(void) { return third(begun); }");
+    directory.ends("run a.uim user.c", 5);
+    assert_eq!(build("--only a.trace"), "");
+    directory.ends("a.uim", 12);
+    assert!(directory.functions("a.uim").contains(&"never".to_owned()), "`main` may call it");
+}
+
+/// A program of many functions, of which one gives this number.
+fn many(number: u32) -> String {
+    let function = |index: u32| {
+        let value = if index == 7 { number } else { index };
+        format!("__attribute__((noinline)) int f_{index}(int x) {{ return x * {value} + {index}; }}\n")
+    };
+    let functions: String = (0..256).map(function).collect();
+    let calls: Vec<String> = (0..256).map(|index| format!("f_{index}(x)")).collect();
+    format!("{functions}int main(void) {{ volatile int x = 0; return ({}) & 1; }}", calls.join(" + "))
+}
+
+#[test]
+fn outputs_depend_on_no_number_of_threads() {
+    let directory = Directory::new("threads");
+    directory.write("many.c", &many(7));
+    directory.write("other.c", "int other(int x) { return x + 1; }");
+    for (emit, files) in
+        [("image", "many.c other.c"), ("o", "many.c other.c"), ("s", "many.c"), ("bc", "many.c")]
+    {
+        for division in ["--parts 9 --partition early", "--parts 9 --partition late", ""] {
+            let built = ["-j1", "-j2", "-j7"].map(|jobs| {
+                directory.ends(&format!("image build --emit {emit} {division} {jobs} -o out {files}"), 0);
+                fs::read(directory.0.join("out")).expect("it was built")
+            });
+            assert!(built[0] == built[1] && built[1] == built[2], "{emit} {division}");
+        }
+    }
+    let Outcome { end, stderr, .. } =
+        directory.limited("URUK_IMAGE_THREADS=none", "image build -o a.uim many.c");
+    let text = String::from_utf8_lossy(&stderr);
+    assert!(matches!(end, End::Exited(1)) && text.contains("URUK_IMAGE_THREADS"), "{text}");
+}
+
+#[test]
+fn a_build_after_an_edit_compiles_the_part_that_has_changed() {
+    let directory = Directory::new("parts");
+    let build = |number: u32| {
+        directory.write("many.c", &many(number));
+        let words = "image build --cache cache --partition early --parts 64 --stats -o a.uim many.c";
+        directory.ends(words, 0)
+    };
+    let text = build(7);
+    assert!(text.contains("parts and functions: 0/64"), "{text}");
+    let text = build(8);
+    assert!(text.contains("parts and functions: 63/64"), "{text}");
+    let text = build(8);
+    assert!(text.contains("cache hits: 1/1 (100 %)") && !text.contains("parts and functions"), "{text}");
+}

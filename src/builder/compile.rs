@@ -26,6 +26,8 @@ pub(super) struct CompileOptions {
     pub(super) dump: Option<Dump>,
     /// The processes that compile, in place of this one.
     pub(super) helpers: Option<Helpers>,
+    /// Whether each function and each variable has a section.
+    pub(super) has_sections: bool,
 }
 
 impl CompileOptions {
@@ -41,6 +43,7 @@ impl CompileOptions {
             tiers: None,
             dump: None,
             helpers: None,
+            has_sections: false,
         }
     }
 
@@ -62,6 +65,7 @@ impl CompileOptions {
         }
         let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
         let target = target.with_codegen_level(self.codegen_level);
+        let target = if self.has_sections { target.with_sections(true, true) } else { target };
         let keeps_debug_info = self.keeps_debug_info.unwrap_or(is_debugged);
         let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
         let compiler = compiler.with_debug_info(keeps_debug_info);

@@ -130,6 +130,15 @@ impl JitBuilder {
         self
     }
 
+    /// Whether each function and each variable of LLVM IR has a section of its own, as `-ffunction-sections -fdata-sections` has it. They have not,
+    /// unless told otherwise. An [image](crate::ImageBuilder::order) can then give each function its place, and leave it out.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn function_sections(mut self, has_sections: bool) -> Self {
+        self.compile.has_sections = has_sections;
+        self
+    }
+
     /// Whether LLVM's verifier runs over bitcode that is read, which it does unless told otherwise.
     ///
     /// Leave it out only for bitcode that a compiler known to be right has made: without it, a module that breaks LLVM's rules
@@ -381,7 +390,7 @@ impl JitBuilder {
     }
 
     /// Has functions noted in `file` when they are compiled because they are called, or compiled better: for [`Jit::precompile`] in another
-    /// process, or for an image.
+    /// process, or for an [image](crate::ImageBuilder::order).
     ///
     /// # Examples
     /// ```

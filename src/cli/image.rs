@@ -9,7 +9,8 @@ use uruk::core::Readable;
 use uruk::pipeline::image::{
     ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation, readable_id,
 };
-use uruk::pipeline::ir::Partition;
+use uruk::pipeline::ir::{Partition, PartitionPolicy};
+use uruk::pipeline::lazy::CompileTrace;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 use uruk::pipeline::runtime::process::ProcessSymbols;
@@ -17,12 +18,20 @@ use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, 
 
 use super::clang::{self, SourceOptions};
 use super::image_args::{EmitArg, ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
+use super::memory_limit::{half_of, limit_bytes, threads_within};
 use super::observe::{Observers, TraceError};
+use super::order::{self, OrderError};
 use super::record::{self, RecordError};
 use super::run::{RunError, add_file, cores};
 use super::shared::SharedError;
 use super::stats_report::ReportForm;
 use super::{cache, report, shared};
+
+/// How many threads compile if the command line does not say.
+const VARIABLE: &str = "URUK_IMAGE_THREADS";
+
+/// Into how many parts large modules are divided: the same on every machine, because that changes the image.
+const PARTS: usize = 16;
 
 /// Why an image was not made, or not described.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +44,10 @@ pub(crate) enum ImageCommandError {
     Build { path: PathBuf, source: JitError },
     #[error(transparent)]
     Shared(#[from] SharedError),
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    #[error("{VARIABLE} is `{text}`, and is to be a number of threads, from 1 to 1024")]
+    Threads { text: String },
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -79,7 +92,14 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
 fn write(builder: ImageBuilder, args: &ImageBuildArgs, path: &Path) -> Result<(), ImageCommandError> {
     let failed = |source| ImageCommandError::Build { path: path.to_owned(), source };
     let form = match args.emit {
-        EmitArg::Image => return builder.build().and_then(|image| image.write(path)).map_err(failed),
+        EmitArg::Image => {
+            let image = builder.build().map_err(failed)?;
+            if image.unplaced() > 0 {
+                let cause = Unplaced(image.unplaced());
+                report::warning("the image has less than the traces list", &cause);
+            }
+            return image.write(path).map_err(failed);
+        }
         EmitArg::So | EmitArg::O => EmitForm::Objects,
         EmitArg::S => EmitForm::Assembly,
         EmitArg::Bc => EmitForm::Bitcode,
@@ -96,11 +116,13 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
     for library in &args.load {
         process.load_library(library).map_err(JitError::from)?;
     }
-    let threads = args.jobs.map_or_else(cores, usize::from);
     let partition = match args.parts {
         Some(parts) => Partition::new(args.partition, parts.into()).of_all_modules(),
-        None => Partition::new(args.partition, threads),
+        None => Partition::new(args.partition, PARTS),
     };
+    let threads = threads(args, partition)?;
+    let order = trace(&args.order)?;
+    let only = trace(&args.only)?;
     let mut jit = Jit::builder().optimization(args.optimize).partition(partition);
     jit = jit.threads(threads).process_symbols(process);
     // A module whose object is found has no assembly.
@@ -108,12 +130,66 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
     if let Some(directory) = cache::directory(args.cache.as_deref()).filter(|_| is_cached) {
         jit = jit.cache(CacheOptions::directory(directory));
     }
+    jit = jit.function_sections(order.is_some() || only.is_some());
     let builder = ImageBuilder::for_processors(args.cpu, jit)?;
+    let builder = match (&only, &order) {
+        (Some(only), _) => builder.only(only),
+        (None, Some(order)) => builder.order(order),
+        (None, None) => builder,
+    };
     let builder = if args.package { builder.package() } else { builder };
     if let Some(refused) = builder.cache_refused() {
         report::warning("the image is built without a cache", refused);
     }
     Ok(builder)
+}
+
+/// How many threads compile.
+fn threads(args: &ImageBuildArgs, partition: Partition) -> Result<usize, ImageCommandError> {
+    let of_environment = || match std::env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => {
+            let threads = text.parse().ok().filter(|threads| (1..=1024).contains(threads));
+            threads.map(Some).ok_or(ImageCommandError::Threads { text })
+        }
+        _ => Ok(None),
+    };
+    let asked = match args.jobs {
+        Some(jobs) => Some(usize::from(jobs)),
+        None => of_environment()?,
+    };
+    let threads = asked.unwrap_or_else(|| half_of(cores()));
+    let sizes = args.files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|about| about.len());
+    let parts = if partition.policy() == PartitionPolicy::Whole { 1 } else { partition.parts().max(1) };
+    let part_bytes = sizes.max().unwrap_or(0) / parts as u64;
+    let within = limit_bytes().map_or(threads, |limit| threads_within(limit, part_bytes));
+    if let Some(asked) = asked.filter(|asked| *asked > within) {
+        report::warning("there are fewer threads than asked for", &TooLittleMemory { asked, within });
+    }
+    Ok(threads.min(within))
+}
+
+/// The functions of all of these files.
+fn trace(paths: &[PathBuf]) -> Result<Option<CompileTrace>, OrderError> {
+    let mut whole = None::<CompileTrace>;
+    for path in paths {
+        whole.get_or_insert_default().merge(order::read_trace(path)?);
+    }
+    Ok(whole)
+}
+
+/// Lines of traces that do nothing, as the cause of a warning.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} functions of them have no code of their own: no file has them, or they are inlined wherever they are called"
+)]
+struct Unplaced(usize);
+
+/// Threads that there are not, as the cause of a warning.
+#[derive(Debug, thiserror::Error)]
+#[error("there is memory for {within}, and not for {asked}")]
+struct TooLittleMemory {
+    asked: usize,
+    within: usize,
 }
 
 /// The file of the image. Without a name it lies in the current directory, where linkers put their output.

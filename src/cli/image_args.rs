@@ -77,7 +77,17 @@ pub(crate) struct ImageBuildArgs {
     #[arg(long, value_name = "LOWER.uim", action = ArgAction::Append)]
     pub(crate) on: Vec<PathBuf>,
 
-    /// How many threads compile and link [default: the number of cores].
+    /// Lay code out in the order of a trace, or of a file of --record-order: what is called one after the other lies together. Repeatable.
+    #[arg(long, value_name = "TRACE", action = ArgAction::Append, conflicts_with = "emit")]
+    pub(crate) order: Vec<PathBuf>,
+
+    /// The same, and take the functions of the trace alone, with what they refer to and what runs at start and end. Repeatable.
+    #[arg(long, value_name = "TRACE", action = ArgAction::Append, conflicts_with_all = ["order", "emit", "package"])]
+    pub(crate) only: Vec<PathBuf>,
+
+    /// How many threads compile and link [default: what URUK_IMAGE_THREADS says in the environment, or half of the cores].
+    ///
+    /// There are fewer if the memory that this process may have, by its control group or by what is available, is too little for so many.
     #[arg(short = 'j', long = "jobs", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
 
@@ -85,7 +95,7 @@ pub(crate) struct ImageBuildArgs {
     #[arg(long, value_name = "whole|late|early", default_value = "whole", value_parser = policy)]
     pub(crate) partition: PartitionPolicy,
 
-    /// Into how many parts modules are divided, of any size [default: one a thread, of large modules only].
+    /// Into how many parts modules are divided, of any size [default: 16, of large modules only]. The number of threads changes nothing of the image.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parts: Option<u16>,
 

@@ -11,6 +11,7 @@ mod flight;
 mod hints;
 mod image;
 mod image_args;
+mod memory_limit;
 mod observe;
 mod opt;
 mod order;

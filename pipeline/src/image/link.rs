@@ -13,7 +13,8 @@ use crate::arch::{Architecture, Class, CodeNeeds, Features, ProcessorTarget};
 use crate::debug::{NamedCode, NamedSymbol};
 use crate::executor::{Initializers, TlsPlacement, TlsShape};
 use crate::link::{
-    Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase, RebaseTarget, parts,
+    Allocated, CodeOrder, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase, RebaseTarget,
+    parts,
 };
 use crate::memory::{
     Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
@@ -100,12 +101,27 @@ pub fn link_image(
     target: &ProcessorTarget,
     base: u64,
 ) -> Result<BuiltImage, LinkError> {
+    link_image_in_order(objects, is_discarded, import, target, base, None)
+}
+
+/// The same, with some functions before all others, or without others.
+///
+/// # Errors
+/// As there.
+pub fn link_image_in_order(
+    objects: &[ObjectBuffer],
+    is_discarded: &dyn Fn(&str) -> bool,
+    import: &dyn Fn(&str) -> Option<SymbolFlags>,
+    target: &ProcessorTarget,
+    base: u64,
+    order: Option<CodeOrder<'_>>,
+) -> Result<BuiltImage, LinkError> {
     let graphs = objects.iter().map(parts::parse).collect::<Result<Vec<_>, _>>()?;
     let graph = LinkGraph::merge(graphs)?;
     let whole = graph.name();
     let requests = Arc::<OnceLock<Vec<_>>>::default();
     let memory = Plain { base, requests: requests.clone() };
-    let options = LinkOptions { is_discarded, is_rebasable: true, ..LinkOptions::default() };
+    let options = LinkOptions { is_discarded, is_rebasable: true, order, ..LinkOptions::default() };
     let mut link = Link::new(graph, &options)?.allocate(&memory)?;
     let shape = link.tls_shape();
     link.place_tls(TlsPlacement { module: OWN_MODULE, offset: 0 });

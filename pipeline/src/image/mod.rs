@@ -48,7 +48,7 @@ pub use error::{BindError, HostPartError, ImageError};
 pub use format::{ImageFlags, ImageSymbol, ImageTarget, SymbolTraits};
 pub use host::{BuiltInstance, HostParts};
 pub use instances::{AssumedDefinition, ImageInstance};
-pub use link::{BuiltImage, link_image};
+pub use link::{BuiltImage, link_image, link_image_in_order};
 pub use open::{ImageFile, OverusedFunction};
 pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;

@@ -1,7 +1,7 @@
 //! Where everything goes: five segments, each with its blocks and the tables the linker adds.
 //!
 //! ```text
-//!  code        16 bytes of nothing | functions | stubs | stubs of indirect functions | detours
+//!  code        16 bytes of nothing | functions of an order | functions | stubs | stubs of indirect functions | detours
 //!  constants   read-only data | .eh_frame_hdr | .eh_frame, terminator | thread-local image | descriptors | thunk
 //!              | `__dso_handle`
 //!  data        GOT | pointers | slots of indirect functions | distances | resolvers | data || zero fill
@@ -20,6 +20,8 @@
 //! Only offsets are decided here; the memory manager decides on addresses.
 
 use std::ops::Range;
+
+use rustc_hash::FxHashSet;
 
 use super::eh_frame;
 use super::got_plt::{self, GotPlt};
@@ -135,6 +137,7 @@ pub(super) fn lay_out(
     tls: &Tls,
     ifuncs: &IndirectFunctions,
     is_rebasable: bool,
+    first: &[BlockId],
 ) -> Result<Layout, TooLarge> {
     let mut writer = Writer::new(graph);
     writer.sets_addresses_apart = is_rebasable;
@@ -151,7 +154,11 @@ pub(super) fn lay_out(
     {
         writer.reserve(Segment::Code, BEFORE_CODE_BYTES, 4);
     }
-    let Later { frames, tls_blocks, zero_fill, mut great } = writer.add_plain_contents(bounds);
+    let first = first.iter().copied().filter(|block| !bounds.contains(graph.blocks[block.index()].section));
+    let first: Vec<BlockId> = first.collect();
+    first.iter().for_each(|block| writer.add(Segment::Code, *block));
+    let first = first.into_iter().collect();
+    let Later { frames, tls_blocks, zero_fill, mut great } = writer.add_plain_contents(bounds, &first);
     let mut ends = vec![(Place { segment: Segment::Data, offset: 0 }, 0); bounds.groups.len()];
     for (group, ends) in bounds.groups.iter().zip(&mut ends).filter(|(group, _)| !group.role.is_zero_fill()) {
         *ends = writer.add_group(segment_of(group.role), &group.blocks);
@@ -246,15 +253,15 @@ impl<'g, 'a> Writer<'g, 'a> {
         }
     }
 
-    /// Adds the blocks with contents that nothing has to come before, but for those of named sections. Gives the others.
-    fn add_plain_contents(&mut self, bounds: &SectionBounds) -> Later {
+    /// Adds the blocks with contents that nothing has to come before, but for those of named sections and the first ones. Gives the others.
+    fn add_plain_contents(&mut self, bounds: &SectionBounds, first: &FxHashSet<BlockId>) -> Later {
         let mut later = Later::default();
         for (id, block) in self.graph.live_blocks() {
             match self.graph.sections[block.section.index()].role {
                 SectionRole::EhFrame => later.frames.push(id),
                 SectionRole::TlsData => later.tls_blocks[0].push(id),
                 SectionRole::TlsZeroFill => later.tls_blocks[1].push(id),
-                _ if bounds.contains(block.section) => {}
+                _ if bounds.contains(block.section) || first.contains(&id) => {}
                 SectionRole::ZeroFill => later.zero_fill.push((id, Segment::Data)),
                 SectionRole::GreatZeroFill => later.great.push((id, Segment::GreatZeroFill)),
                 SectionRole::LargeZeroFill => later.zero_fill.push((id, Segment::LargeData)),

@@ -70,8 +70,8 @@ impl<'a> Link<Built<'a>> {
         let phase =
             uruk_core::phase!("link.allocate", unit = graph.name(), size_bytes = tracing::field::Empty);
         let inside = uruk_core::inside(phase);
-        let Plan { bounds, got_plt, tls, ifuncs, is_rebasable, .. } = &plan;
-        let layout = layout::lay_out(&graph, bounds, got_plt, tls, ifuncs, *is_rebasable)
+        let Plan { bounds, got_plt, tls, ifuncs, is_rebasable, first, .. } = &plan;
+        let layout = layout::lay_out(&graph, bounds, got_plt, tls, ifuncs, *is_rebasable, first)
             .map_err(|_| graph.too_large("the sizes of the sections add up to more than an address space"))?;
         tls::check_size(&graph, layout.tls.as_ref())?;
         let (requests, indices) = layout::requests(&layout);

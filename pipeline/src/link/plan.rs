@@ -24,11 +24,13 @@ pub(super) struct Plan {
     pub(super) low: LowPlan,
     /// Whether fields that change with the place of the graph are noted.
     pub(super) is_rebasable: bool,
+    /// Code that comes before all other.
+    pub(super) first: Vec<BlockId>,
 }
 
 /// Prunes the graph, binds the names that only the linker can define, and counts what is needed.
 pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Result<Plan, LinkError> {
-    prune::prune(graph, options.is_discarded);
+    let first = prune::prune(graph, options.is_discarded, options.order.as_ref());
     let bounds = section_bounds::collect(graph, options.binds_section_bounds);
     bind_conventional_names(graph);
     layout::set_great_zero_fill_aside(graph);
@@ -39,6 +41,7 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
         ifuncs: ifunc::plan(graph)?,
         low: low::plan(graph, options.is_wanted_low),
         is_rebasable: options.is_rebasable,
+        first,
         bounds,
         externals,
     })

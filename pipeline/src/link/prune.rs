@@ -7,25 +7,37 @@
 //!
 //! Excepted are the pointers of the unwind tables: two pointers of one name cannot be told apart, so each unit keeps its own.
 //!
-//! This is no garbage collection: a definition without references stays, unless it is discarded.
+//! This is no garbage collection: a definition without references stays, unless it is discarded, or the owner wants some functions and what
+//! they need (`order.rs`).
 
 use super::graph::{Binding, BlockId, LinkGraph, Location};
+use super::order::{self, CodeOrder};
 
 /// Pointers through which unwind tables name routines and types, eight constant bytes each. Tables hold a 32-bit
 /// distance to them, which another unit's may be too far away for; so each unit keeps its own, as a local name.
 const UNWINDER_POINTERS: &str = "DW.ref.";
 
-/// Drops the definitions that `is_discarded` says belong to another unit.
+/// Drops the definitions that `is_discarded` says belong to another unit, and what an order of code leaves out. Gives the code that comes first.
 ///
 /// # Cost
-/// One pass over the symbols; over the edges only if something was discarded.
-pub(super) fn prune(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) -> bool) {
+/// One pass over the symbols, and one more with an order; over the edges only if something was discarded.
+pub(super) fn prune(
+    graph: &mut LinkGraph<'_>,
+    is_discarded: &dyn Fn(&str) -> bool,
+    order: Option<&CodeOrder<'_>>,
+) -> Vec<BlockId> {
     let phase = uruk_core::phase!("link.prune", symbols = graph.symbols.len());
     let _inside = uruk_core::inside(phase);
     discard_definitions(graph, is_discarded);
+    let mut first = order.map_or_else(Vec::new, |order| order::first(graph, order));
+    if order.is_some_and(|order| order.is_whole) {
+        order::leave_out_all_but(graph, &first);
+    }
     if graph.blocks.iter().any(|block| block.discardable) {
         mark(graph);
     }
+    first.retain(|block| graph.blocks[block.index()].live);
+    first
 }
 
 /// Turns discarded definitions into references, and marks the blocks that may go with them.

@@ -119,7 +119,7 @@ fn has_bounds(graph: &LinkGraph<'_>, section: SectionId) -> bool {
     is_identifier(name) && !is_common && !role.is_tls() && role != SectionRole::EhFrame
 }
 
-fn is_identifier(name: &str) -> bool {
+pub(super) fn is_identifier(name: &str) -> bool {
     let mut bytes = name.bytes();
     let head = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     head && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')

@@ -7,6 +7,7 @@ use uruk_core::sync::Arc;
 
 use super::graph::ObjectId;
 use super::low::IsWantedLow;
+use super::order::CodeOrder;
 use super::rebase::Rebases;
 use super::rename::Rename;
 use crate::executor::{Actions, Initializers, NotStatic, RuntimeEntries, TlsPlacement};
@@ -27,6 +28,8 @@ pub struct LinkOptions<'o> {
     /// Whether the graph may be moved after it was linked. The link then notes which fields that changes, and code reaches all others'
     /// symbols through tables and stubs.
     pub is_rebasable: bool,
+    /// Functions that come first, and whether others go.
+    pub order: Option<CodeOrder<'o>>,
 }
 
 impl Default for LinkOptions<'_> {
@@ -37,6 +40,7 @@ impl Default for LinkOptions<'_> {
             binds_section_bounds: true,
             is_wanted_low: None,
             is_rebasable: false,
+            order: None,
         }
     }
 }
