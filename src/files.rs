@@ -71,7 +71,12 @@ impl Files {
     pub(crate) fn note_source(&self, source: &ObjectBuffer) {
         #[cfg(feature = "cache")]
         if let Some(collected) = self.linking.layer.collected() {
-            collected.note_source(source.name(), self.key_of_source(source));
+            // A file that cannot be read fails when it is compiled, in better words.
+            #[cfg(feature = "llvm")]
+            let copies = uruk_pipeline::ir::copied_names(source).unwrap_or_default();
+            #[cfg(not(feature = "llvm"))]
+            let copies = Vec::new();
+            collected.note_source(source.name(), self.key_of_source(source), copies);
         }
         #[cfg(not(feature = "cache"))]
         let _ = source;

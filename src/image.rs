@@ -12,7 +12,7 @@ use uruk_pipeline::runtime::allocation;
 use crate::archive::AddedArchive;
 use crate::error::JitError;
 use crate::image_options::ImageOptions;
-use crate::image_unit::{FromImage, UnitState};
+use crate::image_unit::{FromImage, RedefinedUnits, UnitState};
 use crate::package::{Package, all_or_nothing};
 use crate::scope::Scope;
 use crate::units::FileUnits;
@@ -44,6 +44,23 @@ impl LoadedImage {
         match &self.image {
             Loaded::Whole(_) => Vec::new(),
             Loaded::Package(package) => package.units(),
+        }
+    }
+
+    /// Says that `definition` is another one from now on: one of the host's, of another file, or of a unit of the package. Units of a package that contain
+    /// its code, directly or by way of others, are rejected if they are not in use, and come from their sources. Those that are
+    /// in use are named. [`Scope::redefine`] says it of each function to the packages that see its dylib.
+    ///
+    /// # Concurrency
+    /// Beside first uses of units: each unit is named here or finds itself rejected. A host whose [keys](ImageOptions::definitions) change gives the new
+    /// key before it calls this.
+    ///
+    /// # Cost
+    /// Linear in the units that it concerns. The first time one probe of an index for each assumption of the package.
+    pub fn redefined(&self, definition: &str) -> RedefinedUnits {
+        match &self.image {
+            Loaded::Whole(_) => RedefinedUnits::default(),
+            Loaded::Package(package) => package.redefined(definition),
         }
     }
 
@@ -159,6 +176,7 @@ impl Scope {
             // A tracker that was removed meanwhile drops it.
             let _ = generator.stay(&tracker, is_owned);
         }
+        self.engine.packages.note(&package);
         Ok(package)
     }
 

@@ -128,7 +128,7 @@ impl ImageBuilder {
     }
 
     /// Notes that the code of a unit of the package contains code of a definition: the host's compiler has inlined it, or has
-    /// relied on it. If the definition is in another unit, the two are right together or not at all. Otherwise `key` is compared with [what the
+    /// relied on it. Inline functions, and copies that LLVM IR has of another unit's definitions (`available_externally`), are noted without that. If the definition is in another unit, the two are right together or not at all. Otherwise `key` is compared with [what the
     /// host says](crate::ImageOptions::definitions) when the image is loaded.
     pub fn assume(&self, unit: impl Into<Box<str>>, definition: impl Into<Box<str>>, key: UnitKey) {
         self.assumptions.lock().push((unit.into(), definition.into(), key));
@@ -215,7 +215,7 @@ impl ImageBuilder {
                 link_image_in_order(&link.objects(), &is_discarded, import, &self.target, 0, order)?;
             image.promise(|name| link.promised.contains(name));
             let name: Box<str> = link.name().into();
-            let left_out = discarded.into_iter().collect();
+            let left_out = discarded.into_iter().chain(link.copies).collect();
             let mut unit = BuiltUnit::new(name.clone(), &image, link.sources, left_out);
             for (_, definition, key) in assumptions.iter().filter(|(of, ..)| *of == name) {
                 unit.assume(definition.clone(), *key);

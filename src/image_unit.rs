@@ -27,6 +27,16 @@ pub struct FromImage {
     pub state: UnitState,
 }
 
+/// Units of a package that contain code of a definition which is another one now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RedefinedUnits {
+    /// Those that were not in use. They are rejected.
+    pub rejected: Vec<Box<str>>,
+    /// Those that are in use. They run the older code until they are removed.
+    pub in_use: Vec<Box<str>>,
+}
+
 /// A unit of an image was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

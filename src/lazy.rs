@@ -175,7 +175,10 @@ impl Scope {
             self.flags_of_bodies(bodies.dylib(), functions.values().map(|function| &function.source))?;
         }
         self.let_bodies_call(bodies.dylib())?;
-        Ok(self.engine.files.linking.lazy.redirect(self.dylib(), bodies.dylib(), functions)?)
+        let names: Vec<_> = functions.keys().cloned().collect();
+        self.engine.files.linking.lazy.redirect(self.dylib(), bodies.dylib(), functions)?;
+        self.tell_packages(&names);
+        Ok(())
     }
 
     /// As [`Scope::redefine`], without compiling anything: the next call of each function does.
@@ -193,7 +196,19 @@ impl Scope {
             self.engine.files.linking.lazy.check_lazy(self.dylib(), functions.keys())?;
         }
         self.let_bodies_call(bodies.dylib())?;
-        Ok(self.engine.files.linking.lazy.redirect_lazily(self.dylib(), bodies.dylib(), functions)?)
+        let names: Vec<_> = functions.keys().cloned().collect();
+        self.engine.files.linking.lazy.redirect_lazily(self.dylib(), bodies.dylib(), functions)?;
+        self.tell_packages(&names);
+        Ok(())
+    }
+
+    /// Ends the units of packages that contain code of older bodies and are not in use. The functions are redefined by now: a unit that is used
+    /// meanwhile counts as used before.
+    fn tell_packages(&self, functions: &[SymbolName]) {
+        let packages = self.engine.packages.all();
+        for package in packages.iter().filter(|package| package.refers_to(self.dylib())) {
+            functions.iter().for_each(|function| drop(package.redefined(function.as_str())));
+        }
     }
 
     fn add_stubs<'n, N: Into<LazyName<'n>>>(

@@ -11,19 +11,22 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::Arc;
 use uruk_core::{
-    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, SymbolName,
-    WeakResourceTracker, shared_error,
+    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, SymbolFlags, SymbolName,
+    WeakJitDylib, WeakResourceTracker, shared_error,
 };
-use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, Rejection, SourceMatch, UnitKey, Validation};
+use uruk_pipeline::image::{
+    ImageError, ImageFile, ImageReader, Redefined, Rejection, SourceMatch, UnitKey, UnitStage, UnitStages,
+    Validation,
+};
 use uruk_pipeline::linking::image_units;
 use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 
 use crate::error::JitError;
 use crate::files::Files;
 use crate::image_options::{DefinitionKeys, ImageOptions, RejectObserver};
-use crate::image_unit::{FromImage, ImageEvent, UnitRejected, UnitState};
+use crate::image_unit::{FromImage, ImageEvent, RedefinedUnits, UnitRejected, UnitState};
 use crate::units::FileUnits;
 
 /// A package that was loaded.
@@ -37,12 +40,8 @@ pub(crate) struct Package {
     definitions: Option<Arc<DefinitionKeys>>,
     /// By the numbers of the package's sources.
     sources: Vec<Place>,
-    state: Mutex<PackageState>,
-}
-
-struct PackageState {
-    validation: Validation,
-    stages: Vec<UnitStage>,
+    dylib: WeakJitDylib,
+    units: UnitStages<Validation>,
 }
 
 /// Where a source of a package is.
@@ -52,16 +51,6 @@ enum Place {
     Here(ObjectBuffer),
     /// A member of an archive that is another one than the package was made of. It comes when something needs it.
     InArchive,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum UnitStage {
-    Unused,
-    Used,
-    /// Rejected, and told.
-    Told,
-    /// Rejected; its sources are there.
-    FromSource,
 }
 
 impl Package {
@@ -77,7 +66,7 @@ impl Package {
         file.check_trusted()?;
         let reader = file.reader();
         let MatchedSources { validation, places, new, archives } = match_sources(reader, files, &options)?;
-        let stages = vec![UnitStage::Unused; reader.packed().len()];
+        let units = UnitStages::new(validation, reader.packed().len());
         let package = Self {
             name: reader.path().display().to_string(),
             file,
@@ -86,7 +75,8 @@ impl Package {
             on_reject: options.on_reject,
             definitions: options.definitions,
             sources: places,
-            state: Mutex::new(PackageState { validation, stages }),
+            dylib: tracker.dylib().downgrade(),
+            units,
         };
         package.tell();
         for source in new {
@@ -94,7 +84,7 @@ impl Package {
         }
         let changed = package.changed();
         if options.validates_all {
-            (0..package.reader().packed().len() as u32).for_each(|unit| drop(package.check(unit)));
+            (0..package.reader().packed().len() as u32).for_each(|unit| package.check(unit));
         }
         // In the order of their numbers, in which what they run at start is to run.
         for (unit, packed) in (0..).zip(package.reader().packed()) {
@@ -110,10 +100,11 @@ impl Package {
 
     /// The units whose sources are others.
     fn changed(&self) -> HashSet<u32> {
-        let state = self.state.lock();
         let is_changed = |reason: &Rejection| matches!(reason, Rejection::Source { .. });
-        let changed = state.validation.rejected().filter(|(_, reason)| is_changed(reason));
-        changed.map(|(unit, _)| unit).collect()
+        self.units.with(|validation, _| {
+            let changed = validation.rejected().filter(|(_, reason)| is_changed(reason));
+            changed.map(|(unit, _)| unit).collect()
+        })
     }
 
     /// The tables.
@@ -123,31 +114,40 @@ impl Package {
 
     /// The units, by their numbers.
     pub(crate) fn units(&self) -> Vec<(Box<str>, UnitState)> {
-        let state = self.state.lock();
-        let mut states: Vec<_> = state
-            .stages
-            .iter()
-            .map(|stage| match stage {
-                UnitStage::Used => UnitState::Used,
-                _ => UnitState::Unused,
-            })
-            .collect();
-        for (unit, reason) in state.validation.rejected() {
-            states[unit as usize] = UnitState::Rejected(reason.clone());
-        }
+        let states = self.units.with(|validation, stages| {
+            let staged = (0..).zip(stages.iter());
+            staged.map(|(unit, stage)| state_of(*stage, validation.reason(unit))).collect::<Vec<_>>()
+        });
         self.reader().packed().map(|unit| unit.name.into()).zip(states).collect()
+    }
+
+    /// Rejects the units that contain code of `definition` and are not in use: it is another one from now on. Gives the names of these, and of those
+    /// that are in use.
+    pub(crate) fn redefined(&self, definition: &str) -> RedefinedUnits {
+        let reason = || Rejection::Redefined { definition: definition.into() };
+        let Redefined { rejected, in_use } = self.units.redefine(
+            |validation| validation.closure_of(self.reader(), definition),
+            |validation, units| validation.reject_all(units, &reason()),
+        );
+        self.tell();
+        let name = |unit: u32| self.reader().packed_unit(unit).map_or("", |unit| unit.name).into();
+        let names = |units: Vec<u32>| units.into_iter().map(name).collect();
+        RedefinedUnits { rejected: names(rejected), in_use: names(in_use) }
+    }
+
+    /// Whether references of its units find the definitions of `dylib`.
+    pub(crate) fn refers_to(&self, dylib: &JitDylib) -> bool {
+        let own = self.dylib.upgrade();
+        own.is_some_and(|own| own == *dylib || own.link_order().iter().any(|(other, _)| other == dylib))
     }
 
     /// The unit that has a symbol.
     pub(crate) fn origin(&self, symbol: &str) -> Option<FromImage> {
         let unit = self.reader().lookup(symbol)?.unit;
         let name = self.reader().packed_unit(unit)?.name.into();
-        let state = self.state.lock();
-        let rejected = state.validation.reason(unit).cloned().map(UnitState::Rejected);
-        let state = rejected.unwrap_or_else(|| match state.stages.get(unit as usize) {
-            Some(UnitStage::Used) => UnitState::Used,
-            _ => UnitState::Unused,
-        });
+        let state = self.units.with(|validation, stages| {
+            Some(state_of(*stages.get(unit as usize)?, validation.reason(unit)))
+        })?;
         Some(FromImage { unit: name, state })
     }
 
@@ -176,13 +176,14 @@ impl Package {
             // It was there, and was removed.
             return Ok(());
         }
-        if self.check(unit).is_ok() {
+        if self.begin_use(unit).is_ok() {
             match self.define_image(tracker, unit) {
-                Ok(()) => {
-                    self.set_stage(unit, UnitStage::Used);
-                    return Ok(());
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    let reason = refusal(error);
+                    self.set_stage(unit, UnitStage::Unused);
+                    self.reject(unit, reason?);
                 }
-                Err(error) => self.reject(unit, refusal(error)?),
             }
         }
         self.add_sources(tracker, unit)
@@ -229,42 +230,87 @@ impl Package {
         added
     }
 
-    fn check(&self, unit: u32) -> Result<(), Rejection> {
-        // The host's function runs without the lock.
-        let foreign = self.foreign_definitions(unit);
+    /// Validates a unit, and nothing more.
+    fn check(&self, unit: u32) {
+        let _ = self.ask(unit, |check| self.units.with(|validation, _| check(validation)));
+    }
+
+    /// Marks a unit used, if it is right.
+    fn begin_use(&self, unit: u32) -> Result<(), Rejection> {
+        self.ask(unit, |check| self.units.begin_use(unit as usize, check))
+    }
+
+    /// Has `decide` validate a unit, by what the host and the session say of definitions.
+    fn ask(
+        &self,
+        unit: u32,
+        decide: impl FnOnce(&mut dyn FnMut(&mut Validation) -> Result<(), Rejection>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
+        // The host's function runs without the lock, and so does the session.
+        let (foreign, replaced) = (self.foreign_definitions(unit), self.replaced_definition(unit));
         let here = |name: &str| foreign.get(name).copied();
-        let checked = self.state.lock().validation.check(self.reader(), unit, &here);
-        if checked.is_err() {
+        let decided = decide(&mut |validation| {
+            if let Some((definition, image)) = replaced {
+                validation
+                    .reject(unit, Rejection::Assumption { definition: definition.into(), image, here: None });
+            }
+            validation.check(self.reader(), unit, &here)
+        });
+        if decided.is_err() {
             self.tell();
         }
-        checked
+        decided
+    }
+
+    /// A definition whose code a unit contains, and that the session has from elsewhere than from the image; or that was removed.
+    fn replaced_definition(&self, unit: u32) -> Option<(&str, UnitKey)> {
+        let dylib = self.dylib.upgrade()?;
+        let is_replaced = |name: &str, home: u32| {
+            let (name, was_used) = (dylib.session().intern(name), self.stage(home) == Some(UnitStage::Used));
+            let Some(provider) = dylib.unit_providing(&name) else { return was_used };
+            let path = self.reader().packed_unit(home).map(|unit| self.file.unit_path(home, unit.name));
+            // A weak definition yields to that of the image, when its unit is used.
+            let yields = || {
+                let flags = dylib.flags([name.clone()]);
+                flags.iter().all(|(_, flags)| flags.contains(SymbolFlags::WEAK))
+            };
+            path.is_none_or(|path| *provider.as_str() != *path) && (was_used || !yields())
+        };
+        let mut contained = Validation::contained_in(self.reader(), unit);
+        let found = contained.find(|assumed| {
+            let home = self.reader().lookup(assumed.name).map(|symbol| symbol.unit);
+            home.is_some_and(|home| home != unit && is_replaced(assumed.name, home))
+        });
+        found.map(|assumed| (assumed.name, assumed.key))
     }
 
     /// The host's keys of definitions whose code a unit contains, and that the package has not got.
     fn foreign_definitions(&self, unit: u32) -> HashMap<&str, UnitKey> {
         let Some(key_of) = &self.definitions else { return HashMap::new() };
-        let names = self.state.lock().validation.foreign_of(self.reader(), unit);
+        let names = self.units.with(|validation, _| validation.foreign_of(self.reader(), unit));
         names.into_iter().filter_map(|name| Some((name, key_of(name)?))).collect()
     }
 
     fn reject(&self, unit: u32, reason: Rejection) {
-        self.state.lock().validation.reject(unit, reason);
+        self.units.with(|validation, _| validation.reject(unit, reason));
         self.tell();
     }
 
     fn stage(&self, unit: u32) -> Option<UnitStage> {
-        self.state.lock().stages.get(unit as usize).copied()
+        self.units.with(|_, stages| stages.get(unit as usize).copied())
     }
 
     fn set_stage(&self, unit: u32, stage: UnitStage) {
-        if let Some(known) = self.state.lock().stages.get_mut(unit as usize) {
-            *known = stage;
-        }
+        self.units.with(|_, stages| {
+            if let Some(known) = stages.get_mut(unit as usize) {
+                *known = stage;
+            }
+        });
     }
 
     fn event(&self, unit: u32) -> Option<ImageEvent> {
-        let state = self.state.lock();
-        Some(self.event_of(unit, state.validation.reason(unit)?))
+        let reason = self.units.with(|validation, _| validation.reason(unit).cloned());
+        Some(self.event_of(unit, &reason?))
     }
 
     fn event_of(&self, unit: u32, reason: &Rejection) -> ImageEvent {
@@ -274,8 +320,7 @@ impl Package {
 
     /// Tells the host of each unit that was rejected, once.
     fn tell(&self) {
-        let events: Vec<ImageEvent> = {
-            let PackageState { validation, stages } = &mut *self.state.lock();
+        let events: Vec<ImageEvent> = self.units.with(|validation, stages| {
             let mut untold = Vec::new();
             for (unit, reason) in validation.rejected() {
                 let stage = &mut stages[unit as usize];
@@ -285,10 +330,19 @@ impl Package {
                 }
             }
             untold
-        };
+        });
         if let Some(on_reject) = &self.on_reject {
             events.iter().for_each(|event| on_reject(event));
         }
+    }
+}
+
+fn state_of(stage: UnitStage, rejected: Option<&Rejection>) -> UnitState {
+    match (stage, rejected) {
+        // One that contains its code may have found a definition that is another one by now.
+        (UnitStage::Used, _) => UnitState::Used,
+        (_, Some(reason)) => UnitState::Rejected(reason.clone()),
+        (_, None) => UnitState::Unused,
     }
 }
 

@@ -1,4 +1,4 @@
-//! From a file to the return of its first function: an image, a package, and a shared library.
+//! From a file to the return of its first function: an image, a package, and a shared library. And which units of a package are right.
 //!
 //! ```text
 //! cargo bench --bench images [-- FILE.uim FUNCTION]
@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use uruk::pipeline::arch::ProcessorLevel;
+use uruk::pipeline::image::{BuiltUnit, ImageReader, Rejection, Validation, link_image, package};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{EmitForm, ImageBuilder, ImageOptions, Jit};
 
@@ -42,6 +44,7 @@ fn main() {
     image("image, one whole", &whole, "f_50_7");
     image("image, a package of 100 units", &units, "f_50_7");
     dlopen(&library, "f_50_7");
+    validation(&directory);
     fs::remove_dir_all(&directory).expect("it is ours");
 }
 
@@ -194,4 +197,80 @@ fn written_pages(path: &Path) -> u64 {
         }
     }
     kibibytes / 4
+}
+
+/// Units whose code contains that of four earlier ones each: how long it takes to find that they are right, and which contain a redefined one.
+fn validation(directory: &Path) {
+    const UNITS: usize = 10_000;
+    const CONTAINED: usize = 4;
+    let reader = reader_of_units(directory, UNITS, CONTAINED);
+    let known = |_: &str| None;
+    let mut all: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            let mut validation = Validation::new(&reader);
+            let begin = Instant::now();
+            assert!((0..UNITS as u32).all(|unit| validation.check(&reader, unit, &known).is_ok()));
+            begin.elapsed()
+        })
+        .collect();
+    all.sort_unstable();
+    let all = all[ROUNDS / 2];
+    println!("{:<40} {:>8} us", "validate 10,000 units", all.as_micros());
+    println!("{:<40} {:>8} ns, of them", "validate one unit", (all / UNITS as u32).as_nanos());
+    let redefine = |definition: &str, validation: &mut Validation| {
+        let reason = Rejection::Redefined { definition: definition.into() };
+        let begin = Instant::now();
+        let closure = validation.closure_of(&reader, definition);
+        validation.reject_all(&closure, &reason);
+        (begin.elapsed(), closure.len())
+    };
+    for (what, definition, is_later) in [
+        ("redefine the last unit, the first time", UNITS - 1, false),
+        ("redefine the last unit, later", UNITS - 1, true),
+        ("redefine unit 5,000, later", UNITS / 2, true),
+        ("redefine the first unit, later", 0, true),
+    ] {
+        let row = |_| {
+            let mut validation = Validation::new(&reader);
+            if is_later {
+                validation.closure_of(&reader, "f000000");
+            }
+            redefine(&name_of_unit(definition), &mut validation)
+        };
+        let mut rows: Vec<_> = (0..ROUNDS).map(row).collect();
+        rows.sort_unstable();
+        let (time, ended) = rows[ROUNDS / 2];
+        println!("{what:<40} {:>8} us, {ended} units end", time.as_micros());
+    }
+}
+
+fn name_of_unit(number: usize) -> String {
+    format!("f{number:06}")
+}
+
+fn reader_of_units(directory: &Path, units: usize, contained: usize) -> ImageReader {
+    let (source, object) = (directory.join("unit.c"), directory.join("unit.o"));
+    let name = name_of_unit(0);
+    fs::write(&source, format!("int {name}(void) {{ return 1; }}")).expect("the directory is writable");
+    run(Command::new("cc").args(["-O1", "-fPIC", "-c"]).arg(&source).arg("-o").arg(&object));
+    let object = fs::read(object).expect("it is there");
+    let at =
+        object.windows(name.len()).position(|window| window == name.as_bytes()).expect("it has the name");
+    let target = ProcessorLevel::V1.into();
+    let mut random = 1_u64;
+    let built = (0..units).map(|number| {
+        let (mut object, name) = (object.clone(), name_of_unit(number));
+        object[at..at + name.len()].copy_from_slice(name.as_bytes());
+        let object = ObjectBuffer::new(&*name, object);
+        let image = link_image(&[object], &|_| false, &|_| None, &target, 0).expect("it links");
+        let mut unit = BuiltUnit::new(&*name, &image, vec![(name.clone().into(), [1; 32])], Vec::new());
+        for _ in 0..contained.min(number) {
+            // Any numbers do. These are the same each time.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            unit.assume(name_of_unit((random >> 33) as usize % number), [1; 32]);
+        }
+        unit
+    });
+    let bytes = package(built.collect(), &target).to_bytes();
+    ImageReader::of_bytes(Path::new("units.uim"), &bytes).expect("it is whole")
 }

@@ -34,6 +34,7 @@
 //! | `id_table.rs` | calls find the cells of stubs by ids while units come and go |
 //! | `redirect.rs` | a stub is led elsewhere while it is called for the first time, and while bodies go |
 //! | `promote.rs` | a stub gets a better body while others call it for the first time and lead it elsewhere |
+//! | `image_validate.rs` | a unit of an image is used for the first time while code that it contains is redefined |
 //! | `group.rs` | several functions are led elsewhere at one moment, while they are called, for the first time too |
 //! | `guard.rs` | code is replaced and freed while threads run it under guards |
 //! | `single_flight.rs` | threads that want one cache entry: one makes it, fails or gives up, and the others wait |

@@ -31,6 +31,7 @@ use crate::error::JitError;
 use crate::files::Files;
 use crate::jit::Jit;
 use crate::objects::{Objects, OnCall};
+use crate::packages::Packages;
 use crate::ready::Ready;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
@@ -468,6 +469,7 @@ impl JitBuilder {
             memory,
             image,
             files,
+            packages: Packages::default(),
             ready,
             initializes_on_lookup,
             keeps_dependants,

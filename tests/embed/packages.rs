@@ -1,15 +1,16 @@
 //! Packages: images of units, each of which is right or rejected alone.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk::core::WithCauses;
 use uruk::core::sync::Mutex;
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage, Scope, UnitState};
+use uruk::{ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage, OnCall, Scope, UnitState};
 
-use crate::support::{archive, c, engine};
+use crate::support::{archive, c, engine, is_alone};
 
 const ROUND: &str = "define i64 @round(i64 %x) { %y = mul i64 %x, 10 ret i64 %y }";
 const OTHER_ROUND: &str = "define i64 @round(i64 %x) { %y = call i64 @times(i64 %x) ret i64 %y }
@@ -169,6 +170,29 @@ fn units_that_contain_code_of_a_rejected_one_are_rejected_with_it() {
     assert_eq!(states(&image), "RRU", "`shared` was in the first one");
     let told = told.lock();
     assert!(told.len() == 2 && told[1].contains("contains code of `shared`"), "{told:?}");
+}
+
+/// As compilers leave it behind when they import functions of other files (ThinLTO), or inline functions of C.
+#[test]
+fn copies_of_another_units_definitions_are_noted() {
+    let copied = ROUND.replace("define", "define available_externally")
+        + &REPORT.replace("declare i64 @round(i64)", "");
+    let package = PackageOnDisk::of(&[("round.ll", ROUND), ("report.ll", &copied)]);
+    let jit = engine(1);
+    let image = package.load(&jit, with(&[("round.ll", OTHER_ROUND), ("report.ll", REPORT)]));
+    // The copy is in the image's code; here the source has none.
+    assert_eq!(states(&image), "RR");
+    assert_eq!(call(&jit, "report", 4), 401);
+    let jit = engine(1);
+    let (options, told) = telling(with(&[("round.ll", OTHER_ROUND), ("report.ll", &copied)]));
+    let image = package.load(&jit, options);
+    jit.lookup("report").expect("it is compiled");
+    assert_eq!(states(&image), "RR");
+    assert!(
+        told.lock()[1].contains("report.ll is not used: it contains code of `round`"),
+        "{:?}",
+        told.lock()
+    );
 }
 
 #[test]
@@ -352,6 +376,185 @@ fn a_function_that_units_call_is_redefined() {
     bodies.add_ir_text("2.ll", &ROUND.replace("@round", "@round.2").replace("10", "1000")).expect("new");
     jit.redefine(&bodies, [("round", "round.2")]).expect("it is lazy");
     assert_eq!(call(&bodies, "report", 3), 3001);
+}
+
+/// `report.ll` contains code of `host`, `more.ll` of `report`; `round.ll` contains no other's.
+fn containing() -> PackageOnDisk {
+    let builder = builder();
+    for (name, text) in contained() {
+        builder.add_ir_text(name, &text).expect("new");
+    }
+    builder.define("host", host as extern "C" fn(i64) -> i64).expect("new");
+    builder.assume("report.ll", "host", [7; 32]);
+    builder.assume("more.ll", "report", [0; 32]);
+    PackageOnDisk::built(builder)
+}
+
+fn contained() -> [(&'static str, String); 3] {
+    let report = REPORT.replace("@round", "@host");
+    [
+        ("report.ll", report),
+        ("more.ll", REPORT.replace("@report", "@more").replace("@round", "@report")),
+        ("round.ll", ROUND.to_owned()),
+    ]
+}
+
+extern "C" fn host(x: i64) -> i64 {
+    -x
+}
+
+#[test]
+fn a_redefinition_ends_the_units_that_contain_its_code_and_are_not_in_use() {
+    let package = containing();
+    let jit = engine(1);
+    jit.define("host", host as extern "C" fn(i64) -> i64).expect("new");
+    let sources = contained();
+    let sources = sources.each_ref().map(|(name, text)| (*name, &**text));
+    let (options, told) = telling(with(&sources).definitions(|_| Some([7; 32])));
+    let image = package.load(&jit, options);
+    assert_eq!((call(&jit, "report", 2), states(&image)), (-1, "Uuu".to_owned()));
+    let ended = image.redefined("host");
+    assert_eq!((ended.rejected, ended.in_use), (vec!["more.ll".into()], vec!["report.ll".into()]));
+    assert_eq!(*told.lock(), ["more.ll is not used: it contains code of `host`, which was redefined"]);
+    assert_eq!((call(&jit, "more", 2), call(&jit, "round", 2)), (0, 20));
+    assert_eq!(states(&image), "URU");
+    let again = image.redefined("host");
+    assert!(again.rejected.is_empty() && again.in_use.len() == 1);
+    assert_eq!(image.redefined("round"), Default::default());
+}
+
+#[test]
+fn a_lazy_function_that_is_redefined_ends_units_with_its_code() {
+    let package = containing();
+    let jit = engine(1);
+    let bodies = jit.create_dylib("bodies").expect("new");
+    for (body, factor) in [("host.1", "10"), ("host.2", "1000")] {
+        bodies
+            .add_ir_text(body, &ROUND.replace("@round", &format!("@{body}")).replace("10", factor))
+            .expect("new");
+    }
+    jit.add_lazy(&bodies, [("host", "host.1")]).expect("new");
+    let other = engine(1);
+    let sources = contained();
+    let sources = sources.each_ref().map(|(name, text)| (*name, &**text));
+    let image = package.load(&jit, with(&sources).definitions(|_| Some([7; 32])));
+    let elsewhere = package.load(&other, with(&sources).definitions(|_| Some([7; 32])));
+    jit.redefine(&bodies, [("host", "host.2")]).expect("it is lazy");
+    assert_eq!((call(&jit, "report", 3), states(&image)), (3001, "RRu".to_owned()));
+    assert_eq!(states(&elsewhere), "uuu", "that engine's `host` is another one");
+}
+
+/// The session has another definition in the place of one that a unit contains code of.
+#[test]
+fn a_definition_that_was_removed_and_replaced_rejects_units_with_its_code() {
+    let package = PackageOnDisk::of(&[("first.ll", FIRST), ("second.ll", SECOND)]);
+    let jit = engine(1);
+    let sources = [("first.ll", FIRST), ("second.ll", SECOND)];
+    let load = |jit: &Jit| package.load(jit, with(&sources));
+    let image = load(&jit);
+    assert_eq!(call(&jit, "first", 0), 1);
+    jit.main_dylib().remove(&["shared", "first"].map(|name| jit.intern(name))).expect("they are ready");
+    let new = "define i64 @shared() noinline { ret i64 5 }";
+    jit.add_ir_text("new.ll", new).expect("the name is free");
+    assert_eq!((call(&jit, "second", 0), states(&image)), (5, "UR".to_owned()));
+
+    // One that yields to the image's is no other.
+    let yielding = engine(1);
+    yielding.add_ir_text("own.ll", "define linkonce_odr i64 @shared() noinline { ret i64 1 }").expect("new");
+    let image = load(&yielding);
+    assert_eq!((call(&yielding, "second", 0), states(&image)), (1, "uU".to_owned()));
+
+    let early = engine(1);
+    early.add_ir_text("new.ll", new).expect("the name is free");
+    let image = load(&early);
+    assert_eq!((call(&early, "second", 0), states(&image)), (5, "uR".to_owned()));
+}
+
+#[test]
+fn functions_that_are_compiled_when_they_are_called_and_units_call_each_other() {
+    extern "C" fn stand_in(x: i64) -> i64 {
+        x
+    }
+    let builder = builder();
+    builder.add_ir_text("report.ll", REPORT).expect("new");
+    builder.define("round", stand_in as extern "C" fn(i64) -> i64).expect("new");
+    let package = PackageOnDisk::built(builder);
+    let jit = Jit::builder().threads(1).compile_on_call(OnCall::Function).build().expect("an engine");
+    let user = REPORT.replace("@report", "@user").replace("@round", "@report");
+    jit.add_ir_text("round.ll", ROUND).expect("new");
+    jit.add_ir_text("user.ll", &user).expect("new");
+    let image = package.load(&jit, ImageOptions::new());
+    assert_eq!((call(&jit, "user", 4), states(&image)), (42, "U".to_owned()));
+}
+
+/// A linked file calls the unit, and both go with one tracker.
+#[test]
+fn handles_and_guards_hold_units_as_they_hold_linked_code() {
+    let package = PackageOnDisk::of(&[("round.ll", ROUND), ("report.ll", REPORT)]);
+    let jit = engine(1);
+    let loaded = || {
+        let tracker = jit.create_tracker();
+        let scope = jit.in_tracker(&tracker);
+        package.load(&scope, ImageOptions::new());
+        let user = REPORT.replace("@report", "@user").replace("@round", "@report");
+        scope.add_ir_text("user.ll", &user).expect("the name is free");
+        tracker
+    };
+    let is_gone = || ["user", "report"].iter().all(|name| jit.lookup(name).is_err());
+
+    let tracker = loaded();
+    // SAFETY: all functions here have this signature, and no pointer is copied out of the handle.
+    let held = unsafe { jit.get::<extern "C" fn(i64) -> i64>("user") }.expect("it is there");
+    tracker.remove().expect("nothing objects");
+    assert!(is_gone());
+    assert_eq!(held(4), 42, "the handle holds the units that it calls");
+    drop(held);
+
+    let tracker = loaded();
+    let mut guard = jit.enter();
+    // SAFETY: as above.
+    let inside =
+        unsafe { jit.get_guarded::<extern "C" fn(i64) -> i64>(&guard, "report") }.expect("it is there");
+    let removal = jit.remove_tracker(&tracker).expect("nothing objects");
+    assert!(is_gone() && !removal.is_done());
+    assert_eq!(inside(4), 41);
+    guard.checkpoint();
+    removal.wait().expect("this thread has passed");
+    assert_eq!(jit.memory_usage().allocations, 0);
+}
+
+/// gdb stops in a unit of a package, and names the units that called it.
+#[test]
+fn a_debugger_names_the_functions_of_units() {
+    const NAME: &str = "packages::a_debugger_names_the_functions_of_units";
+    if is_alone() {
+        let builder = builder();
+        let stops = "long stops(long x) { __asm__ volatile(\"int3\"); return x + 1; }";
+        builder.add_object(c("stops.o", stops)).expect("new");
+        let calls = "long stops(long x); long calls(long x) { return stops(x) + 1; }";
+        builder.add_object(c("calls.o", calls)).expect("new");
+        let package = PackageOnDisk::built(builder);
+        let jit = Jit::builder().threads(1).debugger(true).build().expect("an engine for this machine");
+        package.load(&jit, ImageOptions::new());
+        assert_eq!(call(&jit, "calls", 1), 3);
+        return;
+    }
+    if !Command::new("gdb").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "gdb is missing: scripts/setup.sh installs it");
+        return;
+    }
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-q", "-batch", "-ex", "set debuginfod enabled off"]);
+    for step in ["run", "bt 2", "continue"] {
+        gdb.args(["-ex", step]);
+    }
+    gdb.arg("--args").arg(std::env::current_exe().expect("this test"));
+    gdb.args(["--exact", NAME, "--test-threads=1", "--nocapture"]).env("URUK_TEST_ALONE", "1");
+    let output = gdb.output().expect("it is there");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    for text in ["in stops ()", "in calls ()", "exited normally"] {
+        assert!(printed.contains(text), "`{text}` is missing:\n{printed}");
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@
 //! | `sections.rs` | sections of the host, mapped |
 //! | `open.rs` | a file of this user becomes mapped segments |
 //! | `bind.rs` | words that hold addresses get their values |
-//! | `validate.rs` | which units of a package are still right |
+//! | `validate.rs`, `containing.rs` | which units of a package are still right, and which contain code of which |
+//! | `stages.rs` | which are in use, beside redefinitions |
 //! | `error.rs` | the sentences |
 //!
 //! An image is whole, or a package of units each of which is. Whole means that its parts refer to each other directly, and that what it does not define is an import, which the session looks up as it does
@@ -28,6 +29,7 @@
 
 mod below;
 mod bind;
+mod containing;
 mod elf;
 mod error;
 mod format;
@@ -38,6 +40,7 @@ mod open;
 mod package;
 mod reader;
 mod sections;
+mod stages;
 mod units;
 mod validate;
 mod writer;
@@ -53,6 +56,7 @@ pub use open::{ImageFile, OverusedFunction};
 pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;
 pub use sections::{ImageSection, ImageSections};
+pub use stages::{Redefined, UnitStage, UnitStages};
 pub use units::{KeyOfUnit, PackedUnit, UnitKey};
 pub use validate::{Rejection, SourceMatch, Validation};
 pub use writer::seal;

@@ -27,14 +27,14 @@ pub struct BuiltUnit {
     pub(super) symbols: Vec<BuiltSymbol>,
     pub(super) sources: Vec<(Box<str>, UnitKey)>,
     pub(super) assumptions: Vec<(Box<str>, UnitKey)>,
-    /// Definitions that were its own as well, as far as the linker knows.
+    /// Definitions that were its own as well, as far as the linker knows, or that it has copies of.
     left_out: Vec<Box<str>>,
     imports: Vec<(Box<str>, SymbolTraits)>,
     needs: CodeNeeds,
 }
 
 impl BuiltUnit {
-    /// The unit of a linked image, which was compiled from `sources`. The definitions with the names in `left_out` are those of other units.
+    /// The unit of a linked image, which was compiled from `sources`. The definitions with the names in `left_out` are those of other units, and it may contain their code.
     pub fn new(
         name: impl Into<Box<str>>,
         image: &BuiltImage,

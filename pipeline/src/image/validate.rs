@@ -15,6 +15,7 @@ use std::path::Path;
 
 use uruk_core::Readable;
 
+use super::containing::Containing;
 use super::reader::ImageReader;
 use super::units::{KeyOfUnit, UnitKey};
 
@@ -40,6 +41,11 @@ pub enum Rejection {
         /// Its key now; `None` if nothing says which it is, or if its own unit was rejected.
         here: Option<UnitKey>,
     },
+    /// The unit contains code of a definition that was redefined before the unit was used.
+    Redefined {
+        /// The definition.
+        definition: Box<str>,
+    },
     /// The host has asked for that.
     LeftOut,
     /// The session has a definition of the same name.
@@ -60,6 +66,7 @@ impl Rejection {
         match self {
             Self::Source { .. } => "another source",
             Self::Assumption { .. } => "code of another definition",
+            Self::Redefined { .. } => "code that was redefined",
             Self::LeftOut => "left out",
             Self::Taken { .. } => "defined already",
             Self::Damaged { .. } => "damaged",
@@ -84,13 +91,19 @@ pub struct Validation {
     rejected: Box<[Option<Rejection>]>,
     /// A bit for each unit that was found to be valid.
     valid: Box<[u64]>,
+    /// Made when it is first asked for.
+    containing: Option<Containing>,
 }
 
 impl Validation {
     /// No unit has been asked about yet.
     pub fn new(reader: &ImageReader) -> Self {
         let units = reader.packed().len();
-        Self { rejected: vec![None; units].into(), valid: vec![0; units.div_ceil(64)].into() }
+        Self {
+            rejected: vec![None; units].into(),
+            valid: vec![0; units.div_ceil(64)].into(),
+            containing: None,
+        }
     }
 
     /// Finds each of some sources in the package: by its key, else by its path, else by its file's name. Rejects the units whose source is
@@ -140,11 +153,35 @@ impl Validation {
 
     /// Rejects a unit for a reason of the caller's. The first reason counts.
     pub fn reject(&mut self, unit: u32, reason: Rejection) {
-        if let Some(rejected) = self.rejected.get_mut(unit as usize) {
-            rejected.get_or_insert(reason);
-            // Units that contain its code may have been found valid, and are not used yet.
-            self.valid.fill(0);
+        self.reject_all(&[unit], &reason);
+    }
+
+    /// The same for several units.
+    ///
+    /// # Cost
+    /// Linear in them, and an eighth of a byte for each unit of the package.
+    pub fn reject_all(&mut self, units: &[u32], reason: &Rejection) {
+        for unit in units {
+            if let Some(rejected) = self.rejected.get_mut(*unit as usize) {
+                rejected.get_or_insert_with(|| reason.clone());
+            }
         }
+        // Units that contain their code may have been found valid, and are not used yet.
+        self.valid.fill(0);
+    }
+
+    /// The units that contain code of `definition`, directly or by way of others, in the order of their numbers.
+    ///
+    /// # Cost
+    /// Linear in the units that contain code of the definition's unit, and in the result. The first time one probe of the index for each
+    /// assumption of the package. For a definition that is in no unit, linear in the assumptions of such.
+    pub fn closure_of(&mut self, reader: &ImageReader, definition: &str) -> Vec<u32> {
+        self.containing.get_or_insert_with(|| Containing::of(reader)).closure(reader, definition)
+    }
+
+    /// The definitions whose code a unit contains itself.
+    pub fn contained_in(reader: &ImageReader, unit: u32) -> impl Iterator<Item = KeyOfUnit<'_>> {
+        reader.assumptions_of(unit).filter_map(|row| reader.assumption(row))
     }
 
     /// The definitions that are in no unit and that the answer for a unit depends on.
@@ -274,6 +311,9 @@ impl fmt::Display for Rejection {
                 Readable(definition),
                 Short(image)
             ),
+            Self::Redefined { definition } => {
+                write!(f, "it contains code of `{}`, which was redefined", Readable(definition))
+            }
             Self::LeftOut => f.write_str("it was to be left out"),
             Self::Taken { definition } => {
                 write!(f, "`{}` is defined already", Readable(definition))

@@ -23,8 +23,8 @@ pub struct CollectedObjects {
 #[derive(Debug, Default)]
 struct LinkedParts {
     links: Vec<CollectedLink>,
-    /// The keys of files, by their names.
-    sources: HashMap<Box<str>, [u8; 32]>,
+    /// The keys of files and the names that they have copies of, by their names.
+    sources: HashMap<Box<str>, ([u8; 32], Vec<Box<str>>)>,
 }
 
 /// The objects of one link, or of several that have to lie together.
@@ -38,12 +38,14 @@ pub struct CollectedLink {
     discarded: HashSet<Box<str>>,
     /// The names of its files, with the keys that were noted of them.
     pub sources: Vec<(Box<str>, [u8; 32])>,
+    /// Definitions of others that its files have copies of, so that its code may contain theirs.
+    pub copies: Vec<Box<str>>,
 }
 
 impl CollectedObjects {
-    /// Notes the key of a file, whose unit has the same name.
-    pub fn note_source(&self, name: &str, key: [u8; 32]) {
-        self.collected.lock().sources.insert(name.into(), key);
+    /// Notes the key of a file, whose unit has the same name, and the definitions of others that it has copies of.
+    pub fn note_source(&self, name: &str, key: [u8; 32], copies: Vec<Box<str>>) {
+        self.collected.lock().sources.insert(name.into(), (key, copies));
     }
 
     pub(super) fn add(
@@ -63,6 +65,7 @@ impl CollectedObjects {
             promised: promised.map(|name| name.as_str().into()).collect(),
             discarded: discarded.clone(),
             sources: Vec::new(),
+            copies: Vec::new(),
         };
         self.collected.lock().links.push(link);
     }
@@ -81,8 +84,10 @@ impl CollectedObjects {
     pub fn take_units(&self) -> Result<Vec<CollectedLink>, LinkError> {
         let LinkedParts { mut links, sources } = std::mem::take(&mut *self.collected.lock());
         for link in &mut links {
-            let known = link.units.iter().filter_map(|name| Some((name.clone(), *sources.get(name)?)));
-            link.sources = known.collect();
+            for (name, (key, copies)) in link.units.iter().filter_map(|name| sources.get_key_value(name)) {
+                link.sources.push((name.clone(), *key));
+                link.copies.extend_from_slice(copies);
+            }
         }
         let mut joined = join_direct(links)?;
         joined.iter_mut().for_each(CollectedLink::sort);
@@ -117,12 +122,13 @@ impl CollectedLink {
     }
 
     fn join(mut self, other: Self) -> Self {
-        let Self { objects, units, promised, discarded, sources } = other;
+        let Self { objects, units, promised, discarded, sources, copies } = other;
         self.objects.extend(objects);
         self.units.extend(units);
         self.promised.extend(promised);
         self.discarded.extend(discarded);
         self.sources.extend(sources);
+        self.copies.extend(copies);
         self
     }
 }

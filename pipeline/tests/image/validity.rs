@@ -117,6 +117,27 @@ fn a_unit_that_is_rejected_late_takes_those_with_it_that_contain_its_code() {
     assert!(validation.check(&reader, 1, &none).is_err());
 }
 
+#[test]
+fn a_redefinition_concerns_the_units_that_contain_its_code_and_no_others() {
+    // 1 has code of 0; 2 of 1 and of the host; 3 and 4 are a circle that contains 1; 5 has code of the host alone; 6 of none.
+    let assumes = |number| match number {
+        1 => vec!["f0"],
+        2 => vec!["f1", "host"],
+        3 => vec!["f4"],
+        4 => vec!["f3", "f1"],
+        5 => vec!["host"],
+        _ => vec![],
+    };
+    let reader = reader(7, |number| assumes(number).into_iter().map(str::to_owned).collect());
+    let mut validation = Validation::new(&reader);
+    let mut closure = |definition| validation.closure_of(&reader, definition);
+    assert_eq!(closure("f0"), [1, 2, 3, 4]);
+    assert_eq!(closure("f1"), [2, 3, 4]);
+    assert_eq!(closure("f4"), [3, 4]);
+    assert_eq!(closure("host"), [2, 5]);
+    assert!(closure("f6").is_empty() && closure("absent").is_empty());
+}
+
 /// Longer than the stack of a thread would bear, if each unit took a kibibyte of it.
 #[test]
 fn two_thousand_units_in_a_chain_are_asked_about() {
