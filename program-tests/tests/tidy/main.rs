@@ -67,6 +67,17 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/cli/repl/session/evaluate.rs", "calls what was compiled"),
     ("src/cli/run.rs", "enters the program"),
     ("src/main.rs", "is entered by C"),
+    ("orc-c/src/boundary.rs", "reads the arguments of functions that C calls"),
+    ("orc-c/src/callbacks.rs", "calls the client's functions"),
+    ("orc-c/src/engine.rs", "calls the client's functions"),
+    ("orc-c/src/errors.rs", "makes and takes over errors of LLVM's"),
+    ("orc-c/src/generators.rs", "calls the client's functions"),
+    ("orc-c/src/transforms.rs", "calls the client's functions"),
+    ("orc-c/src/modules.rs", "calls the client's functions"),
+    ("orc-c/src/objects.rs", "asks LLVM for its listeners"),
+    ("orc-c/src/owned.rs", "owns values of LLVM's that C hands over"),
+    ("orc-c/src/target.rs", "owns a target machine that C hands over"),
+    ("orc-c/src/units.rs", "calls the client's functions"),
 ];
 
 /// Which page has the tables of locks and atomics of which crate: it stands beside the code.
@@ -77,6 +88,7 @@ const PAGES: &[(&str, &str)] = &[
     ("instances/", "instances/README.md"),
     ("pipeline/", "pipeline/README.md"),
     ("src/", "src/README.md"),
+    ("orc-c/", "orc-c/README.md"),
 ];
 
 /// How many lines above an atomic access its comment may begin.
@@ -221,7 +233,7 @@ fn a_link_knows_no_session_and_no_process() {
 #[test]
 fn every_dependency_is_used() {
     let mut findings = Vec::new();
-    for place in ["recorder", "core", "dispatch", "instances", "pipeline", "kaleidoscope"] {
+    for place in ["recorder", "core", "dispatch", "instances", "pipeline", "kaleidoscope", "orc-c"] {
         let manifest = read(&format!("{place}/Cargo.toml")).expect("the crate has a manifest");
         let (_, dependencies) =
             manifest.split_once("\n[dependencies]\n").expect("the crate has dependencies");

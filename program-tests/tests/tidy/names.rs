@@ -16,8 +16,16 @@ const SHARED: [(&str, &str); 6] = [
 ];
 
 /// The crates; the command is one beside its library.
-const CRATES: [&str; 7] =
-    ["recorder/src/", "core/src/", "dispatch/src/", "pipeline/src/", "kaleidoscope/src/", "src/cli/", "src/"];
+const CRATES: [&str; 8] = [
+    "recorder/src/",
+    "core/src/",
+    "dispatch/src/",
+    "pipeline/src/",
+    "kaleidoscope/src/",
+    "orc-c/src/",
+    "src/cli/",
+    "src/",
+];
 
 /// Files whose types stand in models for others, each under the name of the type that it replaces.
 const OF_MODELS: [&str; 2] = ["core/src/sync/", "dispatch/src/queues/model.rs"];

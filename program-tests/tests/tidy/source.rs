@@ -15,13 +15,14 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 15] = [
+const ROOTS: [&str; 16] = [
     "recorder",
     "core",
     "dispatch",
     "instances",
     "pipeline",
     "kaleidoscope",
+    "orc-c",
     "src",
     "tests",
     "program-tests",
@@ -87,6 +88,7 @@ impl Source {
             "instances/src/",
             "pipeline/src/",
             "kaleidoscope/src/",
+            "orc-c/src/",
         ]
         .iter()
         .any(|root| self.path.starts_with(root))

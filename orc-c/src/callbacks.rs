@@ -1,0 +1,346 @@
+//! Calls of the client's functions, made with nothing of ours beneath them.
+//!
+//! A unit is to be materialized, a generator is asked, or a lookup is answered, deep inside the session. The client's function may never
+//! return from there: PostgreSQL reports an error by `longjmp`, over all frames between. So the session only *posts* a call. The function of
+//! the interface that the client is in runs it, once the session is through:
+//!
+//! ```text
+//!  client ─▶ LLVMOrcLLJITLookup ─▶ session ─▶ generator posts a call ─▶ back
+//!                               ─▶ run_all ─▶ the client's function
+//! ```
+//!
+//! Each function of the interface has a *stage*, in a list of the thread: its calls, and the one that runs. All that such a call needs lies there.
+//! The frames between the client and its callback own nothing.
+//!
+//! **A stage that was left.** If a callback jumps out, its stage stays in the list. The next function of the interface
+//! finds that and fails what was under way: the generator's request or the unit's symbols. Calls that were not run yet are
+//! run then. A stage has been left if the frame of the function that made it is gone: its address lies in what is now unused
+//! stack, or its mark has been overwritten.
+//!
+//! Where no function of the interface is below, as in the first call of a lazy function, calls are made in place. A
+//! callback must return from there.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use llvm_sys::error::LLVMErrorRef;
+use uruk::core::{
+    DetachedRequest, ExecutionSession, LookupError, LookupRequest, LookupResult, SharedError, SymbolFuture,
+    shared_error,
+};
+
+use crate::errors::{ClientError, Problem};
+use crate::handles::{self, Handle};
+use crate::names::Lent;
+use crate::symbols::{LookupSetElement, SymbolMapPair};
+
+/// The data that a client's function is called with. The client answers for the threads that it allows.
+#[derive(Clone, Copy)]
+pub(crate) struct Data(pub(crate) *mut c_void);
+
+// SAFETY: the pointer is handed back to the client, and never read through.
+unsafe impl Send for Data {}
+// SAFETY: as above.
+unsafe impl Sync for Data {}
+
+pub(crate) type Materialize = unsafe extern "C" fn(*mut c_void, Handle);
+pub(crate) type TryToGenerate = unsafe extern "C" fn(
+    Handle,
+    *mut c_void,
+    *mut Handle,
+    c_int,
+    Handle,
+    c_int,
+    *const LookupSetElement,
+    usize,
+) -> LLVMErrorRef;
+pub(crate) type HandleResult = unsafe extern "C" fn(LLVMErrorRef, *const SymbolMapPair, usize, *mut c_void);
+
+/// A call of the client's function.
+pub(crate) enum Call {
+    Materialize {
+        function: Materialize,
+        data: Data,
+        responsibility: Handle,
+    },
+    Generate(Box<Generate>),
+    Answer {
+        function: HandleResult,
+        data: Data,
+        error: Option<Problem>,
+        found: Vec<SymbolMapPair>,
+        _names: Lent,
+    },
+}
+
+/// The question to a generator.
+pub(crate) struct Generate {
+    pub(crate) function: TryToGenerate,
+    pub(crate) data: Data,
+    pub(crate) generator: Handle,
+    /// The suspended lookup. The client sets the second to null if it keeps the lookup.
+    pub(crate) state: Handle,
+    pub(crate) kept: Handle,
+    pub(crate) kind: c_int,
+    pub(crate) dylib: Handle,
+    pub(crate) flags: c_int,
+    pub(crate) symbols: Vec<LookupSetElement>,
+    /// Of `symbols`.
+    pub(crate) _names: Lent,
+}
+
+/// A lookup that a generator has suspended.
+pub(crate) struct LookupState(pub(crate) DetachedRequest);
+
+impl handles::Handled for LookupState {
+    const KIND: &'static str = "LLVMOrcLookupStateRef";
+}
+
+impl LookupState {
+    /// Lets a lookup go on, or fails it. Nothing happens if that was done.
+    pub(crate) fn finish(state: Handle, outcome: Result<(), SharedError>) -> Result<(), Problem> {
+        handles::take_whole::<Self>(state)?.0.attach().finish(outcome);
+        Ok(())
+    }
+}
+
+/// What is left of a call while it is made: plain numbers, so that its frame may vanish.
+#[derive(Clone, Copy)]
+enum Plain {
+    Materialize(Materialize, *mut c_void, Handle),
+    Generate(TryToGenerate, *mut c_void, *mut Generate),
+    Answer(HandleResult, *mut c_void, LLVMErrorRef, *const SymbolMapPair, usize),
+}
+
+impl Call {
+    fn plain(&mut self) -> Plain {
+        match self {
+            Self::Materialize { function, data, responsibility } => {
+                Plain::Materialize(*function, data.0, *responsibility)
+            }
+            Self::Generate(asked) => Plain::Generate(asked.function, asked.data.0, &raw mut **asked),
+            Self::Answer { function, data, error, found, .. } => {
+                let error = error.take().map_or(std::ptr::null_mut(), Problem::into_llvm);
+                Plain::Answer(*function, data.0, error, found.as_ptr(), found.len())
+            }
+        }
+    }
+
+    /// After the client's function has returned.
+    fn finish(self, error: LLVMErrorRef) {
+        let Self::Generate(asked) = self else { return };
+        // SAFETY: the client's function has handed the error over.
+        let outcome = unsafe { std::mem::transmute::<LLVMErrorRef, ClientError>(error) }.into_result();
+        if !asked.kept.is_null() {
+            // A client that has continued the lookup itself and left the state in place has said all there is to say.
+            let _ = LookupState::finish(asked.state, outcome);
+        }
+    }
+
+    /// The client's function will not return.
+    fn was_left(self) {
+        match self {
+            Self::Materialize { responsibility, .. } => {
+                // Its symbols fail as the last handle of their duty goes.
+                handles::end(responsibility);
+            }
+            Self::Generate(asked) => {
+                let left = shared_error("the client's generator was left by a jump and did not return");
+                let _ = LookupState::finish(asked.state, Err(left));
+            }
+            Self::Answer { .. } => {}
+        }
+    }
+
+    fn run_here(mut self) {
+        let plain = self.plain();
+        // SAFETY: `self` outlives the call.
+        let error = unsafe { plain.make() };
+        self.finish(error);
+    }
+}
+
+impl Plain {
+    /// # Safety
+    /// The call that it was made of is where it was.
+    unsafe fn make(self) -> LLVMErrorRef {
+        // SAFETY: the client has given the functions for such calls, with their data; the arguments live as long as the call, which the
+        // caller answers for.
+        unsafe {
+            match self {
+                Self::Materialize(function, data, responsibility) => function(data, responsibility),
+                Self::Generate(function, data, asked) => {
+                    let Generate { generator, kind, dylib, flags, .. } = *asked;
+                    let (symbols, len) = ((&raw const (*asked).symbols).as_ref(), &raw mut (*asked).kept);
+                    let symbols = symbols.map_or(&[][..], Vec::as_slice);
+                    return function(
+                        generator,
+                        data,
+                        len,
+                        kind,
+                        dylib,
+                        flags,
+                        symbols.as_ptr(),
+                        symbols.len(),
+                    );
+                }
+                Self::Answer(function, data, error, found, len) => function(error, found, len, data),
+            }
+        }
+        std::ptr::null_mut()
+    }
+}
+
+/// A function of the interface that this thread is in.
+struct Stage {
+    /// The address of `mark`'s copy on the stack of the function.
+    frame: usize,
+    mark: u64,
+    posted: VecDeque<Call>,
+    running: Option<Box<Call>>,
+    /// Whether calls are posted. They are made in place while a callback runs, and while a lookup blocks.
+    is_open: bool,
+    lookup: Option<Pin<Box<SymbolFuture>>>,
+}
+
+thread_local! {
+    static STAGES: RefCell<Vec<Stage>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has `call` made when the session is through, or here and now.
+pub(crate) fn post(call: Call) {
+    let mut call = Some(call);
+    let _ = STAGES.try_with(|stages| {
+        if let Some(stage) = stages.borrow_mut().last_mut().filter(|stage| stage.is_open) {
+            stage.posted.extend(call.take());
+        }
+    });
+    if let Some(call) = call {
+        call.run_here();
+    }
+}
+
+/// A function of the interface begins, whose frame is `here`: fails what was left, and opens a stage.
+pub(crate) fn begin(here: usize) {
+    let left = STAGES.with_borrow_mut(|stages| {
+        let alive = stages.iter().position(|stage| !stage.is_alive(here)).unwrap_or(stages.len());
+        let left = stages.split_off(alive);
+        stages.push(Stage {
+            frame: 0,
+            mark: 0,
+            posted: VecDeque::new(),
+            running: None,
+            is_open: true,
+            lookup: None,
+        });
+        left
+    });
+    for stage in left {
+        if let Some(call) = stage.running {
+            call.was_left();
+        }
+        drop(stage.lookup);
+        stage.posted.into_iter().for_each(post);
+    }
+}
+
+impl Stage {
+    fn is_alive(&self, here: usize) -> bool {
+        if self.frame == 0 {
+            return true;
+        }
+        // SAFETY: the address lies above the frame of a function that this one is called from, on the stack of this thread, so it can be read. The value may be anything.
+        self.frame > here
+            && unsafe { std::ptr::with_exposed_provenance::<u64>(self.frame).read_volatile() } == self.mark
+    }
+}
+
+/// Makes the calls that were posted, and those that are posted meanwhile.
+///
+/// This frame, its callers up to the client, and that of [`Plain::make`] own nothing while a callback runs.
+#[inline(never)]
+pub(crate) fn run_all() {
+    let mut mark = 0_u64;
+    let frame = (&raw mut mark).expose_provenance();
+    while let Some((plain, number)) = next(frame) {
+        // SAFETY: `mark` is ours. `is_alive` reads it through its address.
+        unsafe { (&raw mut mark).write_volatile(number) };
+        // SAFETY: the call lies in the stage, behind a box, and stays there until it is taken below.
+        let error = unsafe { plain.make() };
+        returned(error);
+    }
+    // SAFETY: as above.
+    unsafe { (&raw mut mark).write_volatile(0) };
+}
+
+fn next(frame: usize) -> Option<(Plain, u64)> {
+    STAGES.with_borrow_mut(|stages| {
+        let stage = stages.last_mut()?;
+        let call = stage.posted.pop_front();
+        stage.is_open = call.is_none();
+        let call = stage.running.insert(Box::new(call?));
+        (stage.frame, stage.mark) = (frame, fresh_mark());
+        Some((call.plain(), stage.mark))
+    })
+}
+
+fn returned(error: LLVMErrorRef) {
+    let call = STAGES.with_borrow_mut(|stages| {
+        let stage = stages.last_mut()?;
+        (stage.is_open, stage.frame) = (true, 0);
+        stage.running.take()
+    });
+    if let Some(call) = call {
+        call.finish(error);
+    }
+}
+
+/// A number that no stack has by chance.
+fn fresh_mark() -> u64 {
+    thread_local! {
+        static LAST: std::cell::Cell<u64> = const { std::cell::Cell::new(0x5552_6d61_726b_0000) };
+    }
+    LAST.set(LAST.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+    LAST.get()
+}
+
+/// The function of the interface returns.
+pub(crate) fn end() {
+    let stage = STAGES.with_borrow_mut(Vec::pop);
+    drop(stage);
+}
+
+/// Runs `body`, which may block, with calls made in place: another thread may wait for them.
+pub(crate) fn in_place<R>(body: impl FnOnce() -> R) -> R {
+    let set = |is_open| {
+        STAGES.with_borrow_mut(|stages| {
+            stages.last_mut().is_some_and(|stage| std::mem::replace(&mut stage.is_open, is_open))
+        })
+    };
+    let was_open = set(false);
+    let result = body();
+    set(was_open);
+    result
+}
+
+/// Begins a lookup whose units and generators run by [`run_all`].
+pub(crate) fn begin_lookup(session: &ExecutionSession, request: LookupRequest) {
+    let lookup = Box::pin(session.lookup_future(request));
+    STAGES.with_borrow_mut(|stages| {
+        if let Some(stage) = stages.last_mut() {
+            stage.lookup = Some(lookup);
+        }
+    });
+}
+
+/// The answer of the lookup that was begun last, if it is there.
+pub(crate) fn answer_of_lookup() -> Option<Result<LookupResult, LookupError>> {
+    let mut lookup = STAGES.with_borrow_mut(|stages| stages.last_mut()?.lookup.take())?;
+    match lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
+}

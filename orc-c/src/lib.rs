@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+
+#[macro_use]
+mod boundary;
+mod callbacks;
+mod dylib;
+mod dylibs;
+mod engine;
+mod errors;
+mod generators;
+mod handles;
+mod layers;
+mod lazy;
+mod lookups;
+mod module;
+mod modules;
+mod names;
+mod objects;
+mod owned;
+mod responsibilities;
+mod responsibility;
+mod symbols;
+mod target;
+mod transforms;
+mod units;

@@ -1,0 +1,110 @@
+//! Lookups, and names of an engine.
+
+use std::ffi::{c_int, c_void};
+
+use llvm_sys::error::LLVMErrorRef;
+use uruk::core::{JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, SymbolName};
+use uruk::pipeline::debug;
+
+use crate::boundary::{Array, Out, Text};
+use crate::callbacks::{self, Call, Data, HandleResult};
+use crate::dylibs;
+use crate::engine::{Lljit, Session};
+use crate::errors::Problem;
+use crate::handles::{self, Handle};
+use crate::names::{self, Lent};
+use crate::symbols::{self, LookupSetElement, SymbolMapPair};
+
+/// `LLVMOrcCJITDylibSearchOrderElement`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct SearchedDylib {
+    dylib: Handle,
+    flags: c_int,
+}
+
+/// Looks a symbol up in the main dylib alone, hidden ones too, as ORC does.
+fn begin(jit: Handle, name: Text) -> Result<(), Problem> {
+    let jit = handles::get::<Lljit>(jit)?.0.jit()?;
+    callbacks::begin_lookup(jit.session(), request(&jit, name)?);
+    Ok(())
+}
+
+fn request(jit: &uruk::Jit, name: Text) -> Result<LookupRequest, Problem> {
+    let order = vec![(jit.main_dylib().clone(), JitDylibLookupFlags::MatchAllSymbols)];
+    Ok(LookupRequest::new(order, LookupSet::one(jit.intern(name.get()?))))
+}
+
+/// The answer of a lookup that was begun; waits for it if another thread has to do with it.
+fn end(jit: Handle, name: Text) -> Result<u64, Problem> {
+    let jit = handles::get::<Lljit>(jit)?.0.jit()?;
+    let answer = match callbacks::answer_of_lookup() {
+        Some(answer) => answer,
+        None => {
+            let request = request(&jit, name)?;
+            callbacks::in_place(|| jit.session().lookup(request))
+        }
+    };
+    debug::settle();
+    let found = answer?;
+    let definition = found.iter().next().map(|(_, definition)| definition);
+    definition
+        .map(|definition| definition.address.value())
+        .ok_or_else(|| Problem::new("the lookup has no answer"))
+}
+
+fn answer(function: HandleResult, data: Data, answer: Result<LookupResult, LookupError>) {
+    debug::settle();
+    let mut names = Lent::default();
+    let (error, found) = match answer {
+        Err(error) => (Some(Problem::from(error)), Vec::new()),
+        Ok(found) => {
+            let pair =
+                |(name, definition): (&SymbolName, _)| SymbolMapPair::lend(name, definition, &mut names);
+            (None, found.iter().map(pair).collect())
+        }
+    };
+    callbacks::post(Call::Answer { function, data, error, found, _names: names });
+}
+
+interface! {
+    fn LLVMOrcLLJITLookup(jit: Handle, result: Out<u64>, name: Text) -> LLVMErrorRef {
+        result.set(0);
+        begin(jit, name)?;
+        // Callbacks run here. What they may jump over owns nothing: the lookup lies in the thread's list.
+        callbacks::run_all();
+        result.set(end(jit, name)?);
+        Ok(())
+    }
+
+    fn LLVMOrcExecutionSessionLookup(
+        session: Handle,
+        kind: c_int,
+        order: Array<SearchedDylib>,
+        order_len: usize,
+        set: Array<LookupSetElement>,
+        set_len: usize,
+        handle_result: HandleResult,
+        data: *mut c_void,
+    ) {
+        let session = handles::get::<Session>(session)?;
+        let dylib = |searched: &SearchedDylib| {
+            Ok((dylibs::get(searched.dylib)?.1.0.clone(), symbols::dylib_flags(searched.flags)))
+        };
+        let order: Vec<_> = order.of(order_len)?.iter().map(dylib).collect::<Result<_, Problem>>()?;
+        let set: LookupSet = set.of(set_len)?.iter().map(|element| element.take()).collect::<Result<_, _>>()?;
+        let request = LookupRequest { kind: symbols::kind(kind), ..LookupRequest::new(order, set) };
+        let data = Data(data);
+        session.0.session().lookup_async(request, move |found| answer(handle_result, data, found));
+        Ok(())
+    }
+
+    fn LLVMOrcExecutionSessionIntern(session: Handle, name: Text) -> Handle {
+        Ok(names::give(&handles::get::<Session>(session)?.0.session().intern(name.get()?)))
+    }
+
+    /// Names of ELF symbols are not mangled.
+    fn LLVMOrcLLJITMangleAndIntern(jit: Handle, name: Text) -> Handle {
+        Ok(names::give(&handles::get::<Lljit>(jit)?.0.session().intern(name.get()?)))
+    }
+}

@@ -1,0 +1,41 @@
+//! The library exports what LLVM's headers declare, and nothing of LLVM's besides.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use object::{Object, ObjectSymbol};
+
+/// The functions that a header declares: names in front of a parenthesis, outside comments. Types of functions stand in one themselves.
+fn declared(header: &str) -> BTreeSet<String> {
+    let text =
+        fs::read_to_string(support::include_dir().join("llvm-c").join(header)).expect("LLVM 22's headers");
+    let code: String =
+        text.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
+    let mut names = BTreeSet::new();
+    for (start, _) in code.match_indices("LLVMOrc") {
+        let rest = &code[start..];
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let arguments = rest[end..].trim_start().strip_prefix('(').map(str::trim_start);
+        if arguments.is_some_and(|arguments| !arguments.starts_with('*')) && !code[..start].ends_with("(*") {
+            names.insert(rest[..end].to_owned());
+        }
+    }
+    names
+}
+
+#[test]
+fn every_declared_function_is_exported_and_no_other_of_llvm() {
+    let headers = ["Orc.h", "OrcEE.h", "LLJIT.h", "LLJITUtils.h"];
+    let declared: BTreeSet<_> = headers.into_iter().flat_map(declared).collect();
+    assert!(declared.len() >= 90, "{declared:?}");
+    let bytes = fs::read(support::library()).expect("it is built with the tests");
+    let library = object::File::parse(&*bytes).expect("an ELF library");
+    let exported = library.dynamic_symbols().filter(|symbol| symbol.is_definition() && symbol.is_global());
+    let exported: BTreeSet<_> = exported.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect();
+    let of_llvm: BTreeSet<_> = exported.iter().filter(|name| name.starts_with("LLVM")).cloned().collect();
+    assert_eq!(of_llvm, declared);
+    // Exceptions find their way through linked code by it, where the library is loaded with the program.
+    assert!(exported.contains("_dl_find_object"), "{exported:?}");
+}

@@ -1,0 +1,128 @@
+//! Programs in C that use the interface as embedders do, each linked with the library, with the library preloaded, and in a library
+//! that is loaded late. Each says in its head what it prints; a line may go on.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// How a program comes to its functions.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Linked,
+    Preloaded,
+    LoadedLate,
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// A directory of this test's own.
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+fn output_of(command: &mut Command) -> (String, bool) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    (text, output.status.success())
+}
+
+/// A compiler, told where the headers and the libraries are.
+fn compiler(file: &str) -> Command {
+    let mut command = Command::new(if file.ends_with(".cpp") { "clang++-22" } else { "clang-22" });
+    let library = support::library();
+    let ours = library.parent().expect("in a directory").display();
+    let llvm = support::library_dir();
+    command.arg("-g1").arg("-isystem").arg(support::include_dir());
+    command.arg(format!("-L{ours}")).arg(format!("-L{}", llvm.display()));
+    command.arg(format!("-Wl,-rpath,{ours}:{}", llvm.display()));
+    command
+}
+
+fn build(command: &mut Command) {
+    let (text, is_built) = output_of(command);
+    assert!(is_built, "{command:?}: {text}");
+}
+
+fn run(file: &str, way: Way) -> (String, bool) {
+    let (source, main) = (sources().join(file), sources().join("main.c"));
+    let directory = directory(&format!("{file}-{way:?}"));
+    let (host, library, part) = (directory.join("host"), directory.join("part.so"), directory.join("main.o"));
+    match way {
+        Way::Linked | Way::Preloaded => {
+            build(compiler("main.c").arg("-c").arg("-DLINKED").arg(main).arg("-o").arg(&part));
+            let mut link = compiler(file);
+            link.arg(source).arg(&part).arg("-o").arg(&host);
+            if matches!(way, Way::Linked) {
+                link.arg("-luruk_orc");
+            }
+            build(link.arg("-lLLVM-22"));
+            let mut program = Command::new(host);
+            if matches!(way, Way::Preloaded) {
+                program.env("LD_PRELOAD", support::library());
+            }
+            output_of(&mut program)
+        }
+        Way::LoadedLate => {
+            build(compiler("main.c").arg(main).arg("-o").arg(&host));
+            build(
+                compiler(file)
+                    .args(["-shared", "-fPIC"])
+                    .arg(source)
+                    .arg("-o")
+                    .arg(&library)
+                    .args(["-luruk_orc", "-lLLVM-22"]),
+            );
+            output_of(Command::new(host).arg(library))
+        }
+    }
+}
+
+fn expect(file: &str) {
+    let source = fs::read_to_string(sources().join(file)).expect("the program");
+    let expected: Vec<_> = source.lines().filter_map(|line| line.strip_prefix("// prints: ")).collect();
+    assert!(!expected.is_empty());
+    for way in [Way::Linked, Way::Preloaded, Way::LoadedLate] {
+        let (text, succeeded) = run(file, way);
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("JIT session error: ")).collect();
+        let fits = lines.len() == expected.len()
+            && lines.iter().zip(&expected).all(|(line, start)| line.starts_with(start));
+        assert!(succeeded && fits, "{file}, {way:?}:\n{text}");
+    }
+}
+
+#[test]
+fn a_server_runs_its_queries() {
+    expect("server.c");
+}
+
+#[test]
+fn units_are_split_resolved_one_by_one_refused_and_failed() {
+    expect("units.c");
+}
+
+#[test]
+fn modules_and_objects_pass_the_clients_layers() {
+    expect("layers.c");
+}
+
+#[test]
+fn a_callback_may_be_left_by_a_jump() {
+    expect("jumps.c");
+}
+
+#[test]
+fn bad_handles_are_errors() {
+    expect("handles.c");
+}
+
+#[test]
+fn exceptions_pass() {
+    expect("throws.cpp");
+}
