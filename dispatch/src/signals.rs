@@ -21,7 +21,7 @@ pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
     started
 }
 
-/// The kernel ends the process if one of the first kinds is blocked when it is raised, whatever handler it has.
+/// The kernel ends the process if a fault is blocked when it is raised, although it has a handler.
 const OWN: [Signal; 8] = [
     Signal::SIGSEGV,
     Signal::SIGBUS,

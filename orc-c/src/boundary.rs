@@ -146,7 +146,7 @@ impl<T> Array<T> {
 pub(crate) struct Out<T>(*mut T);
 
 impl<T> Out<T> {
-    /// Writes the result, if anybody wants it.
+    /// Writes the result, if it is wanted.
     pub(crate) fn set(self, value: T) {
         if !self.0.is_null() {
             // SAFETY: the client's place can be written to; see the module's head. It may be uninitialised, so nothing is dropped.

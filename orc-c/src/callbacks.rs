@@ -107,7 +107,7 @@ impl LookupState {
     }
 }
 
-/// What is left of a call while it is made: plain numbers, so that its frame may vanish.
+/// A call while it is made: plain numbers, so that its frame may vanish.
 #[derive(Clone, Copy)]
 enum Plain {
     Materialize(Materialize, *mut c_void, Handle),

@@ -1,9 +1,9 @@
 //! An LLJIT: the engine, the layers in front of it, and the handles that stand for parts of it.
 
 use std::ffi::{CString, c_char, c_void};
+use std::path::PathBuf;
 
 use llvm_sys::error::LLVMErrorRef;
-use uruk::Jit;
 use uruk::core::sync::{Arc, Mutex};
 use uruk::core::{ExecutionSession, SessionError};
 use uruk::pipeline::ir::{
@@ -12,6 +12,7 @@ use uruk::pipeline::ir::{
 use uruk::pipeline::linking::ObjectLinkingLayer;
 use uruk::pipeline::object::ObjectLayer;
 use uruk::pipeline::runtime::process::ProcessSymbols;
+use uruk::{Jit, JitBuilder};
 
 use crate::boundary::Out;
 use crate::callbacks::Data;
@@ -36,6 +37,8 @@ pub(crate) struct Engine {
     pub(crate) objects: Arc<dyn ObjectLayer>,
     pub(crate) transforms: Arc<Transforms>,
     pub(crate) reporter: Reporter,
+    /// Modules are looked for by their shape.
+    pub(crate) has_cache: bool,
     triple: CString,
     layout: CString,
     /// Those that end with the engine.
@@ -78,7 +81,7 @@ pub(crate) struct Linking {
     pub(crate) engine: Arc<Engine>,
     /// The engine's own: it is not the client's to dispose of.
     pub(crate) is_part: bool,
-    /// What the client has asked for that no layer of ours does.
+    /// A wish of the client's that no layer of ours fulfils.
     pub(crate) not_served: Option<&'static str>,
 }
 
@@ -98,22 +101,37 @@ impl Linking {
     }
 }
 
+/// Names the directory of a cache of code, if there is to be one.
+const CACHE: &str = "URUK_ORC_CACHE";
+
+fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter) -> JitBuilder {
+    let reporter = reporter.clone();
+    Jit::builder()
+        // Units and generators of the client run on its thread.
+        .threads(0)
+        .target(target.clone())
+        .pipeline(OptimizationPipeline::none())
+        // ORC does not verify modules either.
+        .verify_ir(false)
+        // A tracker goes though other symbols need it.
+        .keep_dependants(false)
+        .process_symbols(ProcessSymbols::whole_process())
+        .on_error(move |error| report(&reporter, error))
+}
+
 impl Engine {
     fn new(target: JitTargetMachineBuilder) -> Result<Arc<Self>, Problem> {
         let reporter = Reporter::default();
-        let jit = Jit::builder()
-            // Units and generators of the client run on its thread.
-            .threads(0)
-            .target(target.clone())
-            .pipeline(OptimizationPipeline::none())
-            // Trackers go whoever needs them.
-            .keep_dependants(false)
-            .process_symbols(ProcessSymbols::whole_process())
-            .on_error({
-                let reporter = reporter.clone();
-                move |error| report(&reporter, error)
-            })
-            .build()?;
+        let cache = std::env::var_os(CACHE).filter(|directory| !directory.is_empty()).map(PathBuf::from);
+        let cached = cache.and_then(|directory| match builder(&target, &reporter).cache(directory).build() {
+            Ok(jit) => Some(jit),
+            Err(error) => {
+                Problem::from(error).report();
+                None
+            }
+        });
+        let has_cache = cached.is_some();
+        let jit = cached.map_or_else(|| builder(&target, &reporter).build(), Ok)?;
         let transforms = Arc::new(Transforms::default());
         let objects: Arc<dyn ObjectLayer> =
             Arc::new(ClientObjectLayer { transforms: transforms.clone(), below: jit.object_layer().clone() });
@@ -133,6 +151,7 @@ impl Engine {
             objects,
             transforms,
             reporter,
+            has_cache,
             triple,
             layout,
             handles,

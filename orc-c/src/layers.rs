@@ -1,4 +1,4 @@
-//! What the client sets as transforms, and modules that it hands to the layers itself.
+//! Transforms that the client sets, and modules that it hands to the layers itself.
 
 use std::ffi::c_void;
 

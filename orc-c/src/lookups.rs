@@ -71,7 +71,7 @@ interface! {
     fn LLVMOrcLLJITLookup(jit: Handle, result: Out<u64>, name: Text) -> LLVMErrorRef {
         result.set(0);
         begin(jit, name)?;
-        // Callbacks run here. What they may jump over owns nothing: the lookup lies in the thread's list.
+        // Callbacks run here. The frames that they may jump over own nothing: the lookup lies in the thread's list.
         callbacks::run_all();
         result.set(end(jit, name)?);
         Ok(())

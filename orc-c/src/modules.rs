@@ -36,12 +36,18 @@ fn add(module: WrappedModule, engine: &Engine, tracker: &ResourceTracker) -> Res
         WrappedModule::Own(module) => {
             IrMaterializationUnit::from_module(session, layer, &engine.target, module)?
         }
+        WrappedModule::Client { module, .. } if engine.has_cache && engine.transforms.are_unset() => {
+            // A hit reads the module where it is, and copies nothing.
+            let scope = engine.jit()?.in_tracker(tracker);
+            return module
+                .lend(|name, module| scope.add_shaped(name, module, None).map(drop))
+                .map_err(Problem::from);
+        }
         WrappedModule::Client { module, context } => {
             let bitcode = module.to_bitcode();
             drop(module);
             drop(context);
             let mut unit = IrMaterializationUnit::from_source(session, layer, &engine.target, bitcode)?;
-            // ORC does not verify modules either.
             unit.skip_verifier();
             unit
         }

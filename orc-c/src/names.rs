@@ -42,7 +42,7 @@ pub(crate) fn take(handle: Handle) -> Result<SymbolName, Problem> {
     Ok(counted.name.clone())
 }
 
-/// Forgets the entries that nobody has retained.
+/// Forgets the entries whose count is zero.
 pub(crate) fn clear_dead() {
     let mut names = NAMES.lock();
     let dead: Vec<_> = names.extract_if(|_, counted| counted.count == 0).collect();

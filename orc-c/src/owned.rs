@@ -12,6 +12,7 @@ use llvm_sys::core::{
     LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart, LLVMGetModuleIdentifier,
 };
 use llvm_sys::prelude::{LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef};
+use uruk::inkwell;
 use uruk::pipeline::object::ObjectBuffer;
 
 use crate::errors::Problem;
@@ -20,7 +21,7 @@ use crate::errors::Problem;
 #[repr(transparent)]
 pub(crate) struct MemoryBuffer(LLVMMemoryBufferRef);
 
-// SAFETY: nobody else has the buffer, and its bytes do not change.
+// SAFETY: the buffer has one owner, and its bytes do not change.
 unsafe impl Send for MemoryBuffer {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryBuffer {}
@@ -134,16 +135,24 @@ impl Module {
         self.0
     }
 
+    fn name(&self) -> String {
+        let mut len = 0;
+        // SAFETY: the module is alive and ours; the name is copied.
+        let name = unsafe { CStr::from_ptr(LLVMGetModuleIdentifier(self.0, &raw mut len)) }.to_string_lossy();
+        if name.is_empty() { "module".to_owned() } else { name.into_owned() }
+    }
+
+    /// Lends the module with its name.
+    pub(crate) fn lend<R>(&self, use_module: impl FnOnce(&str, &inkwell::module::Module<'_>) -> R) -> R {
+        // SAFETY: the module is alive and ours during the call, after which it is still ours: `ManuallyDrop` leaves it.
+        let module = ManuallyDrop::new(unsafe { inkwell::module::Module::new(self.0) });
+        use_module(&self.name(), &module)
+    }
+
     /// The module as bitcode, named as it is.
     pub(crate) fn to_bitcode(&self) -> ObjectBuffer {
-        let mut len = 0;
-        // SAFETY: the module is alive and ours; the name is copied, and the buffer is new.
-        let (name, bitcode) = unsafe {
-            let name = LLVMGetModuleIdentifier(self.0, &raw mut len);
-            let name = CStr::from_ptr(name).to_string_lossy().into_owned();
-            (name, MemoryBuffer(LLVMWriteBitcodeToMemoryBuffer(self.0)))
-        };
-        ObjectBuffer::new(if name.is_empty() { "module".to_owned() } else { name }, bitcode)
+        // SAFETY: the module is alive and ours, and the buffer is new.
+        ObjectBuffer::new(self.name(), MemoryBuffer(unsafe { LLVMWriteBitcodeToMemoryBuffer(self.0) }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a unit of the client does with its responsibility.
+//! The functions by which a unit of the client meets its responsibility.
 
 use llvm_sys::error::LLVMErrorRef;
 use uruk::core::sync::Arc;

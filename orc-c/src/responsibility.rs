@@ -30,7 +30,7 @@ pub(crate) struct Responsibility {
 
 struct Duty {
     step: Step,
-    /// What was resolved of it, until that is all.
+    /// The addresses that were given so far.
     addresses: SymbolMap,
 }
 
@@ -239,7 +239,7 @@ struct NamedGroup {
 }
 
 impl CDependenceGroup {
-    /// What it says. All names are released.
+    /// The group with its names, all of which are released.
     fn take(&self) -> Result<NamedGroup, Problem> {
         let need = |pair: &CDependenceMapPair| {
             let names = take_names(pair.names.symbols.of(pair.names.len)?)?;

@@ -83,7 +83,7 @@ impl LookupSetElement {
         }
     }
 
-    /// What it says. Its name is released.
+    /// The symbol and how it is wanted. Its name is released.
     pub(crate) fn take(self) -> Result<(SymbolName, SymbolLookupFlags), Problem> {
         let flags = match self.flags {
             0 => SymbolLookupFlags::RequiredSymbol,

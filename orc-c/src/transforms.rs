@@ -26,6 +26,12 @@ pub(crate) struct Transforms {
     pub(crate) object: Mutex<Option<(TransformObject, Data)>>,
 }
 
+impl Transforms {
+    pub(crate) fn are_unset(&self) -> bool {
+        self.ir.lock().is_none() && self.object.lock().is_none()
+    }
+}
+
 /// Lets the client change modules before they are compiled.
 pub(crate) struct ClientIrLayer {
     pub(crate) transforms: Arc<Transforms>,

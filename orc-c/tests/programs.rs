@@ -3,9 +3,12 @@
 
 mod support;
 
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+
+use uruk::pipeline::cache::{Access, DiskCache, PackLimits};
 
 /// How a program comes to its functions.
 #[derive(Clone, Copy, Debug)]
@@ -50,26 +53,29 @@ fn build(command: &mut Command) {
     assert!(is_built, "{command:?}: {text}");
 }
 
-fn run(file: &str, way: Way) -> (String, bool) {
+/// The program, linked for `way`.
+fn build_for(file: &str, way: Way) -> PathBuf {
     let (source, main) = (sources().join(file), sources().join("main.c"));
     let directory = directory(&format!("{file}-{way:?}"));
-    let (host, library, part) = (directory.join("host"), directory.join("part.so"), directory.join("main.o"));
+    let (host, part) = (directory.join("host"), directory.join("main.o"));
+    build(compiler("main.c").arg("-c").arg("-DLINKED").arg(main).arg("-o").arg(&part));
+    let mut link = compiler(file);
+    link.arg(source).arg(&part).arg("-o").arg(&host);
+    if matches!(way, Way::Linked) {
+        link.arg("-luruk_orc");
+    }
+    build(link.arg("-lLLVM-22"));
+    host
+}
+
+fn run(file: &str, way: Way) -> (String, bool) {
     match way {
-        Way::Linked | Way::Preloaded => {
-            build(compiler("main.c").arg("-c").arg("-DLINKED").arg(main).arg("-o").arg(&part));
-            let mut link = compiler(file);
-            link.arg(source).arg(&part).arg("-o").arg(&host);
-            if matches!(way, Way::Linked) {
-                link.arg("-luruk_orc");
-            }
-            build(link.arg("-lLLVM-22"));
-            let mut program = Command::new(host);
-            if matches!(way, Way::Preloaded) {
-                program.env("LD_PRELOAD", support::library());
-            }
-            output_of(&mut program)
-        }
+        Way::Linked => output_of(&mut Command::new(build_for(file, way))),
+        Way::Preloaded => output_of(Command::new(build_for(file, way)).env("LD_PRELOAD", support::library())),
         Way::LoadedLate => {
+            let (source, main) = (sources().join(file), sources().join("main.c"));
+            let directory = directory(&format!("{file}-{way:?}"));
+            let (host, library) = (directory.join("host"), directory.join("part.so"));
             build(compiler("main.c").arg(main).arg("-o").arg(&host));
             build(
                 compiler(file)
@@ -95,6 +101,25 @@ fn expect(file: &str) {
             && lines.iter().zip(&expected).all(|(line, start)| line.starts_with(start));
         assert!(succeeded && fits, "{file}, {way:?}:\n{text}");
     }
+}
+
+/// A second process finds the code of the first, though its structures lie elsewhere and its functions have other names.
+#[test]
+fn a_second_process_compiles_nothing_that_differs_in_addresses_and_names() {
+    let cache = directory("cache");
+    fs::remove_dir_all(&cache).expect("a directory");
+    fs::DirBuilder::new().mode(0o700).create(&cache).expect("a directory of our own");
+    let host = build_for("cached.c", Way::Linked);
+    let entries = || {
+        let cache = DiskCache::open(&cache, Access::ReadOnly, PackLimits::default()).expect("a cache");
+        cache.pack().stats().generations.iter().map(|generation| generation.entries).sum::<u64>()
+    };
+    let run = |value: &str| output_of(Command::new(&host).arg(value).env("URUK_ORC_CACHE", &cache));
+    assert_eq!(run("7"), ("7\n".to_owned(), true));
+    let first = entries();
+    assert!(first > 0);
+    assert_eq!(run("9"), ("9\n".to_owned(), true));
+    assert_eq!(entries(), first);
 }
 
 #[test]

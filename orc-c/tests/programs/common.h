@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a program does; linked it is called by `main`, and in a library by whoever has loaded that.
+// The program itself: `main.c` calls it, linked with it or through a library.
 int run(void);
 
 static void check(LLVMErrorRef error) {
