@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use uruk_core::sync::Arc;
-use uruk_core::{DefinitionGenerator, ResourceTracker};
+use uruk_core::{DefinitionGenerator, ExecutorAddr, ResourceTracker};
 use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, ImageSection, ImageSections, SymbolTraits};
 use uruk_pipeline::linking::{ImageGenerator, image_units};
 use uruk_pipeline::runtime::allocation;
@@ -82,6 +82,22 @@ impl LoadedImage {
     /// Compares the names of the sections. The bytes are read by the system when they are used.
     pub fn section(&self, name: &str) -> Option<ImageSection> {
         self.sections.get(self.reader(), name)
+    }
+
+    /// The name that stands for the whole image in lookups. The units of a package have names of their own.
+    pub(crate) fn anchor(&self) -> Option<&str> {
+        match &self.image {
+            Loaded::Whole(generator) => Some(generator.anchor()),
+            Loaded::Package(_) => None,
+        }
+    }
+
+    /// Where a function of a whole image is, whose anchor was found Ready at `base`. Another image may have taken its place.
+    pub(crate) fn function(&self, name: &str, base: ExecutorAddr) -> Option<ExecutorAddr> {
+        match &self.image {
+            Loaded::Whole(generator) => generator.function(name, base),
+            Loaded::Package(_) => None,
+        }
     }
 }
 

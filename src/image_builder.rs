@@ -160,7 +160,7 @@ impl ImageBuilder {
     }
 
     /// Adds a code instance to the image: a specialization that was compiled with the files that are added, and the definitions that its code
-    /// assumes. The host finds it by its method and specialization.
+    /// assumes. [`Scope::restore_instance`](crate::Scope::restore_instance) finds it by its method and specialization.
     ///
     /// # Errors
     /// [`JitError::ImagePart`]: there is one for that method and specialization, or one of its ids is longer than 64 KiB. That nothing defines

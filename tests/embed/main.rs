@@ -20,6 +20,7 @@ mod function_unit;
 mod guards;
 mod handles;
 mod host;
+mod image_instances;
 mod image_parts;
 mod images;
 mod lazy;

@@ -140,6 +140,24 @@ impl ImageGenerator {
         (!symbols.is_empty()).then(|| Box::new(NamesUnit { tables, symbols }) as Box<dyn MaterializationUnit>)
     }
 
+    /// The symbol that stands for the image as a whole. When it is Ready, so is all code of the image.
+    pub fn anchor(&self) -> &str {
+        self.tables.anchor.as_str()
+    }
+
+    /// Where a function that the image has for others lies, if its [anchor](Self::anchor) was found Ready at `base`: an image that was loaded from
+    /// the same file later has an anchor of that name too.
+    ///
+    /// # Cost
+    /// One probe of the index.
+    pub fn function(&self, name: &str, base: ExecutorAddr) -> Option<ExecutorAddr> {
+        (base.value() == self.tables.base).then_some(())?;
+        let symbol = self.tables.reader.lookup(name)?;
+        let is_code = self.tables.reader.code().contains(&symbol.address)
+            && !symbol.traits.contains(SymbolTraits::ABSOLUTE);
+        is_code.then(|| ExecutorAddr::new(self.tables.base + symbol.address))
+    }
+
     /// The tables of the image.
     pub fn reader(&self) -> &ImageReader {
         &self.tables.reader
