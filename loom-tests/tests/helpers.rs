@@ -21,6 +21,9 @@
 //! |---|---|---|
 //! | `helpers::frees_in_silence`: a place whose helper is gone becomes free, and no thread is woken | `pipeline/src/helpers/shelf.rs` | `a_place_whose_helper_is_gone_is_for_the_next` |
 //! | `helpers::asks_again`: a request is given to another helper though one has begun it | `pipeline/src/helpers/shelf.rs` | `a_request_is_begun_once` |
+//!
+//! `a_request_that_had_not_begun_is_given_to_another_helper` and `a_helper_that_comes_back_late_is_let_go` are in no row: each watches a
+//! branch, and no step that could be left out.
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/helpers/shelf.rs"]
@@ -28,7 +31,7 @@
 mod shelf;
 
 use loom_tests::stage::model_within;
-use shelf::{Asked, Shelf, request};
+use shelf::{Asked, HelperShelf, request};
 use uruk_core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use uruk_core::sync::{Arc, thread};
 
@@ -65,7 +68,7 @@ impl Scene {
     /// Has one answered on a thread of its own; holds that no more helpers are alive than there is a place for.
     fn ask_beside(
         self: &Arc<Self>,
-        shelf: &Arc<Shelf<Helper>>,
+        shelf: &Arc<HelperShelf<Helper>>,
         first: Arc<AtomicBool>,
     ) -> thread::JoinHandle<Result<(), &'static str>> {
         let (scene, shelf) = (self.clone(), shelf.clone());
@@ -77,7 +80,11 @@ impl Scene {
     }
 
     /// Has a request answered. Its first helper ends when `first` says so; later ones do not end.
-    fn ask(self: &Arc<Self>, shelf: &Shelf<Helper>, first: &Arc<AtomicBool>) -> Result<(), &'static str> {
+    fn ask(
+        self: &Arc<Self>,
+        shelf: &HelperShelf<Helper>,
+        first: &Arc<AtomicBool>,
+    ) -> Result<(), &'static str> {
         let mut flag = Some(first.clone());
         let mut start = || Ok(self.start(&flag.take().unwrap_or_default()));
         request(shelf, &mut start, &mut |helper: &mut Helper| {
@@ -99,7 +106,7 @@ impl Scene {
 #[test]
 fn a_request_is_begun_once() {
     model_within(PREEMPTIONS, || {
-        let (scene, shelf) = (Scene::new(), Arc::new(Shelf::new(1)));
+        let (scene, shelf) = (Scene::new(), Arc::new(HelperShelf::new(1)));
         let ended = Arc::new(AtomicBool::new(false));
         let flag = ended.clone();
         let ends = thread::spawn(move || flag.store(true, Ordering::Release));
@@ -118,7 +125,7 @@ fn a_request_is_begun_once() {
 #[test]
 fn a_request_that_had_not_begun_is_given_to_another_helper() {
     model_within(PREEMPTIONS, || {
-        let (scene, shelf) = (Scene::new(), Arc::new(Shelf::new(1)));
+        let (scene, shelf) = (Scene::new(), Arc::new(HelperShelf::new(1)));
         let ended = || Arc::new(AtomicBool::new(true));
         let other = scene.ask_beside(&shelf, ended());
         assert_eq!(scene.ask(&shelf, &ended()), Ok(()));
@@ -135,7 +142,7 @@ fn a_request_that_had_not_begun_is_given_to_another_helper() {
 #[test]
 fn a_place_whose_helper_is_gone_is_for_the_next() {
     model_within(PREEMPTIONS, || {
-        let (scene, shelf) = (Scene::new(), Arc::new(Shelf::new(1)));
+        let (scene, shelf) = (Scene::new(), Arc::new(HelperShelf::new(1)));
         let other = scene.ask_beside(&shelf, Arc::default());
         let mut start = || Ok(scene.start(&Arc::default()));
         let failed: Result<(), _> = request(&shelf, &mut start, &mut |_| Asked::Failed("at work"));
@@ -152,7 +159,7 @@ fn a_place_whose_helper_is_gone_is_for_the_next() {
 #[test]
 fn a_helper_that_comes_back_late_is_let_go() {
     model_within(PREEMPTIONS, || {
-        let (scene, shelf) = (Scene::new(), Arc::new(Shelf::new(1)));
+        let (scene, shelf) = (Scene::new(), Arc::new(HelperShelf::new(1)));
         let clears = {
             let shelf = shelf.clone();
             thread::spawn(move || drop(shelf.clear()))

@@ -18,6 +18,7 @@ use super::examples::{
     CACHE_EXAMPLES, EXAMPLES, HOW, IMAGE_EXAMPLES, KEPT, OPT_EXAMPLES, PAGE_EXAMPLES, PRECOMPILE_EXAMPLES,
     REPL_EXAMPLES, RUN_EXAMPLES, SEEN, TOP_EXAMPLES, TRACE_EXAMPLES, WHAT, WHEN,
 };
+use super::helpers::HelperArgs;
 use super::image_args::{ImageArgs, ImageCommand};
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
@@ -249,27 +250,8 @@ pub(crate) struct RunArgs {
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) parts: Option<u16>,
 
-    /// Have LLVM read and compile files in N processes of their own [default: one a core], so that a file that crashes it fails with an error
-    /// that says how.
-    #[arg(
-        help_heading = HOW,
-        long,
-        value_name = "N",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "0",
-        value_parser = clap::value_parser!(u16).range(0..=1024),
-        conflicts_with_all = ["on_call", "dump"],
-    )]
-    pub(crate) compile_in_helpers: Option<u16>,
-
-    /// How many MiB of memory a helper may take for its work.
-    #[arg(help_heading = HOW, long, value_name = "MIB", default_value = "4096", requires = "compile_in_helpers")]
-    pub(crate) helper_memory: u32,
-
-    /// How many seconds a helper may take for a file.
-    #[arg(help_heading = HOW, long, value_name = "SECS", default_value = "300", value_parser = seconds, requires = "compile_in_helpers")]
-    pub(crate) helper_time: Duration,
+    #[command(flatten)]
+    pub(crate) helpers: HelperArgs,
 
     /// Find what was compiled before in this directory, and store what is compiled [default: what URUK_CACHE says in the environment].
     ///

@@ -8,6 +8,7 @@ mod defect;
 mod dispatcher;
 mod examples;
 mod flight;
+mod helpers;
 mod hints;
 mod image;
 mod image_args;

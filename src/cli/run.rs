@@ -13,7 +13,6 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
-use uruk::pipeline::helpers::Helpers;
 use uruk::pipeline::image::ImageFile;
 use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline, Partition};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
@@ -24,7 +23,7 @@ use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
 use uruk::pipeline::runtime::startup::{Program, give_back_free_memory};
 use uruk::pipeline::runtime::tls;
 use uruk::pipeline::tiers::CallCounting;
-use uruk::{CacheOptions, Jit, JitError, OnCall, Scope};
+use uruk::{CacheOptions, Jit, JitBuilder, JitError, OnCall, Scope};
 
 use super::args::{CacheModeArg, RunArgs};
 use super::background::{Ahead, Background};
@@ -375,19 +374,9 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
         0 => builder,
         verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
     };
-    let builder = match args.compile_in_helpers {
-        Some(count) => builder.compile_in(helpers(args, count.into())?),
-        None => builder,
-    };
+    let helpers = args.helpers.settings().map_err(|source| RunError::Helper { source })?;
+    let builder = helpers.into_iter().fold(builder, JitBuilder::compile_in);
     Ok(builder.build()?)
-}
-
-/// The processes that compile: this command, started once more.
-fn helpers(args: &RunArgs, count: usize) -> Result<Helpers, RunError> {
-    let program = std::env::current_exe().map_err(|source| RunError::Helper { source })?;
-    let helpers = Helpers::new(program).argument("compile-helper").time_limit(args.helper_time);
-    let helpers = helpers.memory(u64::from(args.helper_memory) << 20);
-    Ok(if count == 0 { helpers } else { helpers.count(count) })
 }
 
 /// Where everything that is compiled goes. A file that cannot be written is told when the program ends.

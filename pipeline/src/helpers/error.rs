@@ -11,7 +11,7 @@ use crate::peer::PeerError;
 pub enum HelperError {
     /// The helper ended, was too slow or sent what makes no sense, while it had the job. The job is in quarantine.
     #[error("its helper failed: {0}")]
-    Failed(#[source] PeerError),
+    Failed(PeerError),
     /// The job has ended a helper before.
     #[error("it has ended a helper of this pool before, and is not tried again: {before}")]
     Quarantined {
@@ -23,7 +23,7 @@ pub enum HelperError {
     NoHelper {
         /// The helpers' program.
         program: PathBuf,
-        /// What the last one did, or the system's message.
+        /// The end of the last one, or the system's message.
         why: String,
     },
     /// The helper is a program of another build, whose objects may differ.

@@ -10,7 +10,7 @@
 //!
 //! Holds, for each request:
 //!
-//! - It is answered once, with an answer or an error, whatever helpers do. The model is `loom-tests/tests/helpers.rs`.
+//! - It is answered once, with an answer or an error, also if helpers end or lie. The model is `loom-tests/tests/helpers.rs`.
 //! - A helper that ends before it has begun a job is not the job's fault: another one gets the job, up to [`ATTEMPTS_MAX`] times.
 //! - A helper that ends afterwards, or does not answer in time, fails this one job. The job's key is not tried again in this pool.
 //! - No more helpers are alive than the pool has places, but for children of a fork and after [`HelperPool::retire`].

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use uruk_core::sync::{Mutex, thread};
+use uruk_core::sync::{Latch, Mutex};
 
 use super::backoff::Backoff;
 use super::error::HelperError;
 use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, READY, Ready};
 use super::quarantine::Quarantine;
 use super::settings::Helpers;
-use super::shelf::{Asked, Shelf, request};
-use crate::peer::{Deadline, Frame, PeerError, PeerProcess};
+use super::shelf::{Asked, HelperShelf, request};
+use crate::peer::{Deadline, PeerError, PeerFrame, PeerProcess};
 
 /// How long a helper may take to say that it has the whole job: it only reads it.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub struct HelperPool {
     settings: Helpers,
     /// Identifies the compiler that helpers have to have.
     build: String,
-    shelf: Shelf<Helper>,
+    shelf: HelperShelf<Helper>,
     state: Mutex<PoolState>,
     /// The process that has the locks. In a child of it a thread may have left one locked that it does not have.
     owner: u32,
@@ -69,7 +69,7 @@ struct Helper {
 /// The answer to a job.
 #[derive(Clone, Debug)]
 pub struct HelperAnswer {
-    frame: Frame,
+    frame: PeerFrame,
     body_at: usize,
 }
 
@@ -88,7 +88,7 @@ impl HelperAnswer {
 impl HelperPool {
     /// A pool whose helpers have the compiler that `build` identifies. The first of them is started, and not waited for.
     pub fn new(settings: Helpers, build: impl Into<String>) -> Self {
-        let shelf = Shelf::new(settings.count);
+        let shelf = HelperShelf::new(settings.count);
         let pool =
             Self { settings, build: build.into(), shelf, state: Mutex::default(), owner: std::process::id() };
         pool.keep_one_warm();
@@ -183,7 +183,8 @@ impl HelperPool {
             return Err(self.no_helper("the last ones ended at once, so none is started for a second"));
         };
         if !pause.is_zero() {
-            thread::sleep(pause);
+            // No other thread opens it: the time passes.
+            let _ = Latch::new().wait_timeout(pause);
         }
         let started = self.spawn();
         if started.is_err() {
@@ -296,7 +297,7 @@ impl Helper {
         }
     }
 
-    fn receive(&mut self, kind: u16, id: u32, deadline: Deadline) -> Result<Frame, PeerError> {
+    fn receive(&mut self, kind: u16, id: u32, deadline: Deadline) -> Result<PeerFrame, PeerError> {
         let frame = self.process.receive(deadline)?;
         if (frame.kind, frame.id) != (kind, id) {
             let why = format!(

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, READY, Ready};
-use crate::peer::{Channel, ChannelError, Frame, end_with_parent};
+use crate::peer::{Channel, ChannelError, PeerFrame, end_with_parent};
 
 /// The work of a helper. All of it happens on the thread that serves.
 pub trait Serving {
@@ -26,12 +26,12 @@ pub trait Serving {
     }
 
     /// A job has come, and is about to be begun.
-    fn name(&mut self, job: &Frame) {
+    fn name(&mut self, job: &PeerFrame) {
         let _ = job;
     }
 
     /// Does a job; gives the body and the bulk of the answer.
-    fn work(&mut self, job: Frame) -> (Vec<u8>, Vec<u8>);
+    fn work(&mut self, job: PeerFrame) -> (Vec<u8>, Vec<u8>);
 }
 
 /// Works for the process that has started this one with a channel as stdin, until that closes the channel or ends.
@@ -86,7 +86,7 @@ pub fn serve(serving: &mut dyn Serving) -> io::Result<()> {
 }
 
 /// The next message; nothing when the host has closed the channel.
-fn next(channel: &mut Channel) -> io::Result<Option<Frame>> {
+fn next(channel: &mut Channel) -> io::Result<Option<PeerFrame>> {
     match channel.receive() {
         Ok(frame) => Ok(Some(frame)),
         Err(ChannelError::Closed) => Ok(None),

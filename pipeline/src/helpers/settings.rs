@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::peer::Program;
+use crate::peer::PeerProgram;
 
 /// Helper processes to be used.
 ///
@@ -19,7 +19,7 @@ use crate::peer::Program;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Helpers {
-    pub(super) program: Program,
+    pub(super) program: PeerProgram,
     pub(super) count: usize,
     pub(super) memory_bytes: Option<u64>,
     pub(super) time_limit: Duration,
@@ -33,7 +33,7 @@ impl Helpers {
     /// memory and five minutes for a job.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
-            program: Program { path: program.into(), arguments: Vec::new() },
+            program: PeerProgram { path: program.into(), arguments: Vec::new() },
             count: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: Some(4 << 30),
             time_limit: Duration::from_secs(300),

@@ -1,4 +1,4 @@
-//! [`Shelf`]: places for helpers, and the way of a request through them.
+//! [`HelperShelf`]: places for helpers, and the way of a request through them.
 //!
 //! Generic over helpers, so that a model runs this file.
 
@@ -11,7 +11,7 @@ pub const ATTEMPTS_MAX: u32 = 4;
 ///
 /// Holds: idle and taken places together are at most `count`.
 #[derive(Debug)]
-pub(super) struct Shelf<P> {
+pub(super) struct HelperShelf<P> {
     places: Mutex<Places<P>>,
     freed: Condvar,
 }
@@ -28,8 +28,8 @@ struct Places<P> {
 
 /// A place that is taken, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Place<'a, P> {
-    shelf: &'a Shelf<P>,
+pub(super) struct HelperPlace<'a, P> {
+    shelf: &'a HelperShelf<P>,
     is_given_back: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) enum Asked<R, E> {
     Failed(E),
 }
 
-impl<P> Shelf<P> {
+impl<P> HelperShelf<P> {
     /// Places for so many helpers, at least one.
     pub(super) fn new(count: usize) -> Self {
         let places = Places { idle: Vec::new(), taken: 0, count: count.max(1), keeps: true };
@@ -51,14 +51,14 @@ impl<P> Shelf<P> {
     }
 
     /// Takes a place, with its helper if it has one. Waits until there is a place.
-    pub(super) fn take(&self) -> (Place<'_, P>, Option<P>) {
+    pub(super) fn take(&self) -> (HelperPlace<'_, P>, Option<P>) {
         let mut places = self.places.lock();
         while places.idle.is_empty() && places.taken == places.count {
             places = self.freed.wait(places);
         }
         places.taken += 1;
         let helper = places.idle.pop();
-        (Place { shelf: self, is_given_back: false }, helper)
+        (HelperPlace { shelf: self, is_given_back: false }, helper)
     }
 
     /// From here on helpers do not come back. Those that are idle, to be dropped.
@@ -74,18 +74,18 @@ impl<P> Shelf<P> {
         look(&self.places.lock().idle)
     }
 
-    /// A place for a helper that nobody has asked for yet, if there is no other helper and they are kept.
-    pub(super) fn take_first(&self) -> Option<Place<'_, P>> {
+    /// A place for a helper ahead of the first request, if there is no other helper and they are kept.
+    pub(super) fn take_first(&self) -> Option<HelperPlace<'_, P>> {
         let mut places = self.places.lock();
         if !places.keeps || !places.idle.is_empty() || places.taken > 0 {
             return None;
         }
         places.taken += 1;
-        Some(Place { shelf: self, is_given_back: false })
+        Some(HelperPlace { shelf: self, is_given_back: false })
     }
 }
 
-impl<P> Place<'_, P> {
+impl<P> HelperPlace<'_, P> {
     /// Gives the place back with its helper. The helper, if none is kept.
     #[must_use]
     pub(super) fn keep(mut self, helper: P) -> Option<P> {
@@ -104,7 +104,7 @@ impl<P> Place<'_, P> {
     }
 }
 
-impl<P> Drop for Place<'_, P> {
+impl<P> Drop for HelperPlace<'_, P> {
     fn drop(&mut self) {
         if self.is_given_back {
             return;
@@ -120,7 +120,7 @@ impl<P> Drop for Place<'_, P> {
 ///
 /// A helper that is gone leaves its place only when it is dropped, so that no more than `count` are alive.
 pub(super) fn request<P, R, E>(
-    shelf: &Shelf<P>,
+    shelf: &HelperShelf<P>,
     start: &mut dyn FnMut() -> Result<P, E>,
     ask: &mut dyn FnMut(&mut P) -> Asked<R, E>,
 ) -> Result<R, E> {

@@ -16,7 +16,7 @@ use uruk_core::{ExecutionSession, SymbolName};
 
 use super::compile::IrCompiler;
 use super::error::CompileError;
-use super::job::{Job, Outcome, Wanted};
+use super::job::{CompileJob, Outcome, Wanted};
 use super::module::ThreadSafeModule;
 use super::part_cache::PartCache;
 use super::pending::{PendingModule, Source};
@@ -66,7 +66,7 @@ impl IrCompiler {
         };
         let names =
             |symbols: Vec<SymbolName>| symbols.iter().map(|symbol| symbol.as_str().to_owned()).collect();
-        let job = Job {
+        let job = CompileJob {
             kept: names(kept),
             discarded: names(discarded),
             ..self.job(Wanted::Object, &source, verified)
@@ -110,14 +110,14 @@ impl IrCompiler {
         ask(helpers, &self.job(Wanted::Check, &nothing, true), &nothing).map(drop)
     }
 
-    /// What a helper optimizes is not seen here.
+    /// The optimized module stays in the helper, where nothing lists it.
     fn refuse_listing(&self) -> Result<(), CompileError> {
         let what = || "bitcode or assembly of what is compiled".to_owned();
         if self.listing.is_wanted() { Err(CompileError::NotContained { what: what() }) } else { Ok(()) }
     }
 
-    fn job(&self, wanted: Wanted, source: &ObjectBuffer, verified: bool) -> Job {
-        Job {
+    fn job(&self, wanted: Wanted, source: &ObjectBuffer, verified: bool) -> CompileJob {
+        CompileJob {
             wanted,
             name: source.name().to_string(),
             verified,
@@ -132,7 +132,7 @@ impl IrCompiler {
 }
 
 /// Has a helper do the job; gives the bytes that it made.
-fn ask(helpers: &HelperPool, job: &Job, source: &ObjectBuffer) -> Result<ObjectBuffer, CompileError> {
+fn ask(helpers: &HelperPool, job: &CompileJob, source: &ObjectBuffer) -> Result<ObjectBuffer, CompileError> {
     let name = source.name();
     let phase = uruk_core::phase!("ir.contain", unit = %name, size_bytes = source.size_bytes());
     let _inside = uruk_core::inside(phase);

@@ -1,4 +1,4 @@
-//! [`Job`]: a compilation as a message to a helper, and its outcome as one from it.
+//! [`CompileJob`]: a compilation as a message to a helper, and its outcome as one from it.
 //!
 //! A job has all that its object depends on, as the key of a cache has: options of the target, passes, division, the names that are kept and
 //! left out. Its source, bitcode or text, is the bulk beside it. The outcome's bulk is an interface (`interface_bytes.rs`) or an object.
@@ -14,7 +14,7 @@ use super::target::TargetOptions;
 
 /// The work of a helper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Job {
+pub(super) struct CompileJob {
     pub(super) wanted: Wanted,
     /// The source's name in messages, which LLVM's own use too.
     pub(super) name: String,

@@ -4,7 +4,7 @@ use std::io;
 
 use super::compile::IrCompiler;
 use super::error::CompileError;
-use super::job::{Job, JobError, Outcome, Wanted};
+use super::job::{CompileJob, JobError, Outcome, Wanted};
 use super::llvm_build::llvm_build;
 use super::module::ThreadSafeModule;
 use super::optimize::OptimizationPipeline;
@@ -14,7 +14,7 @@ use super::symbols::ModuleInterface;
 use super::target::JitTargetMachineBuilder;
 use crate::helpers::{Serving, serve};
 use crate::object::ObjectBuffer;
-use crate::peer::Frame;
+use crate::peer::PeerFrame;
 
 /// As much stack as workers of a pool have: LLVM goes deep.
 const STACK_BYTES: usize = 64 << 20;
@@ -72,12 +72,13 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
         (self.watch)(kind, &self.job);
     }
 
-    fn name(&mut self, job: &Frame) {
-        self.job = postcard::from_bytes::<Job>(job.body()).map_or_else(|_| String::new(), |job| job.name);
+    fn name(&mut self, job: &PeerFrame) {
+        self.job =
+            postcard::from_bytes::<CompileJob>(job.body()).map_or_else(|_| String::new(), |job| job.name);
     }
 
-    fn work(&mut self, job: Frame) -> (Vec<u8>, Vec<u8>) {
-        let (outcome, bulk): (Outcome, _) = match postcard::from_bytes::<Job>(job.body()) {
+    fn work(&mut self, job: PeerFrame) -> (Vec<u8>, Vec<u8>) {
+        let (outcome, bulk): (Outcome, _) = match postcard::from_bytes::<CompileJob>(job.body()) {
             Ok(asked) => match do_job(asked, job) {
                 Ok(made) => (Ok(()), made.bytes().to_vec()),
                 Err(error) => (Err(error.into()), Vec::new()),
@@ -88,8 +89,8 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
     }
 }
 
-fn do_job(job: Job, frame: Frame) -> Result<ObjectBuffer, CompileError> {
-    let Job { wanted, name, verified, kept, discarded, target, is_host, pipeline, partition } = job;
+fn do_job(job: CompileJob, frame: PeerFrame) -> Result<ObjectBuffer, CompileError> {
+    let CompileJob { wanted, name, verified, kept, discarded, target, is_host, pipeline, partition } = job;
     let target = if is_host {
         JitTargetMachineBuilder::host()?.with_options(target)
     } else {

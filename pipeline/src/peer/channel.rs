@@ -7,7 +7,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::frame::{Frame, FrameError, FrameLimits, FrameReader, header};
+use super::frame::{FrameError, FrameLimits, FrameReader, PeerFrame, header};
 
 /// One end of a socket between two processes.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl ChannelError {
 pub(super) type Wait<'a> = &'a mut dyn FnMut(&UnixStream, PollFlags) -> Result<(), ChannelError>;
 
 impl Channel {
-    /// Frames over `stream`, whose other side nobody else of this process has.
+    /// Frames over `stream`, whose other side no other part of this process has.
     pub fn new(stream: UnixStream) -> Self {
         let limits = FrameLimits::default();
         Self { stream, limits, reader: FrameReader::new(limits) }
@@ -71,7 +71,7 @@ impl Channel {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn receive(&mut self) -> Result<Frame, ChannelError> {
+    pub fn receive(&mut self) -> Result<PeerFrame, ChannelError> {
         self.receive_while(&mut wait_for_ever)
     }
 
@@ -98,7 +98,7 @@ impl Channel {
         Ok(())
     }
 
-    pub(super) fn receive_while(&mut self, wait: Wait<'_>) -> Result<Frame, ChannelError> {
+    pub(super) fn receive_while(&mut self, wait: Wait<'_>) -> Result<PeerFrame, ChannelError> {
         loop {
             match recv(&self.stream, self.reader.room(), RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Err(ChannelError::Closed),

@@ -1,4 +1,4 @@
-//! [`Frame`]: a message with its bulk bytes, and [`FrameReader`], which finds frames in a stream of bytes.
+//! [`PeerFrame`]: a message with its bulk bytes, and [`FrameReader`], which finds frames in a stream of bytes.
 //!
 //! ```text
 //!  offset  size
@@ -60,7 +60,7 @@ pub enum FrameError {
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct PeerFrame {
     /// The kind of the message.
     pub kind: u16,
     /// The request that it belongs to.
@@ -69,7 +69,7 @@ pub struct Frame {
     body_bytes: usize,
 }
 
-impl Frame {
+impl PeerFrame {
     /// The message itself.
     pub fn body(&self) -> &[u8] {
         &self.payload[..self.body_bytes]
@@ -118,7 +118,7 @@ pub(super) fn header(
 
 /// The sizes, the id and the kind of a frame whose parts have not come yet.
 #[derive(Clone, Copy, Debug)]
-struct Announced {
+struct AnnouncedFrame {
     kind: u16,
     id: u32,
     body_bytes: usize,
@@ -150,7 +150,7 @@ struct Announced {
 pub struct FrameReader {
     limits: FrameLimits,
     header: [u8; HEADER_BYTES],
-    announced: Option<Announced>,
+    announced: Option<AnnouncedFrame>,
     payload: Vec<u8>,
     /// How many bytes of the header, or of the payload, have come.
     filled: usize,
@@ -177,7 +177,7 @@ impl FrameReader {
     ///
     /// # Errors
     /// [`FrameError`]. The reader is of no use after that.
-    pub fn filled(&mut self, bytes: usize) -> Result<Option<Frame>, FrameError> {
+    pub fn filled(&mut self, bytes: usize) -> Result<Option<PeerFrame>, FrameError> {
         self.filled += bytes;
         let announced = match self.announced {
             Some(announced) => announced,
@@ -188,16 +188,16 @@ impl FrameReader {
                 announced
             }
         };
-        let Announced { kind, id, body_bytes, payload_bytes } = announced;
+        let AnnouncedFrame { kind, id, body_bytes, payload_bytes } = announced;
         if self.filled < payload_bytes {
             return Ok(None);
         }
         (self.announced, self.filled) = (None, 0);
-        Ok(Some(Frame { kind, id, payload: std::mem::take(&mut self.payload), body_bytes }))
+        Ok(Some(PeerFrame { kind, id, payload: std::mem::take(&mut self.payload), body_bytes }))
     }
 }
 
-fn read_header(header: &[u8; HEADER_BYTES], limits: FrameLimits) -> Result<Announced, FrameError> {
+fn read_header(header: &[u8; HEADER_BYTES], limits: FrameLimits) -> Result<AnnouncedFrame, FrameError> {
     let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| header[at + byte]));
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     let found = half(14);
@@ -212,7 +212,7 @@ fn read_header(header: &[u8; HEADER_BYTES], limits: FrameLimits) -> Result<Annou
         }
     }
     let (body_bytes, bulk_bytes) = (body as usize, bulk as usize);
-    Ok(Announced { kind: half(12), id: word(8), body_bytes, payload_bytes: body_bytes + bulk_bytes })
+    Ok(AnnouncedFrame { kind: half(12), id: word(8), body_bytes, payload_bytes: body_bytes + bulk_bytes })
 }
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     /// The frames of a stream that comes in pieces of at most so many bytes.
-    fn frames(mut stream: &[u8], piece: usize, limits: FrameLimits) -> Result<Vec<Frame>, FrameError> {
+    fn frames(mut stream: &[u8], piece: usize, limits: FrameLimits) -> Result<Vec<PeerFrame>, FrameError> {
         let (mut reader, mut frames) = (FrameReader::new(limits), Vec::new());
         while !stream.is_empty() {
             let room = reader.room();

@@ -16,5 +16,5 @@ mod frame;
 mod process;
 
 pub use channel::{Channel, ChannelError};
-pub use frame::{Frame, FrameError, FrameLimits, FrameReader, HEADER_BYTES};
-pub use process::{Deadline, PeerError, PeerProcess, ProcessEnd, Program, end_with_parent};
+pub use frame::{FrameError, FrameLimits, FrameReader, HEADER_BYTES, PeerFrame};
+pub use process::{Deadline, PeerError, PeerProcess, PeerProgram, ProcessEnd, end_with_parent};

@@ -18,7 +18,7 @@ use rustix::process::{
 };
 
 use super::channel::{Channel, ChannelError};
-use super::frame::Frame;
+use super::frame::PeerFrame;
 
 /// So much of what a peer writes to stderr is kept: its last words.
 const SAID_BYTES: usize = 4 << 10;
@@ -28,7 +28,7 @@ const END_MS: u64 = 1_000;
 
 /// A program to be started, with its arguments. It gets the environment of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct PeerProgram {
     /// Its file, or a name that is looked for in `PATH`.
     pub path: PathBuf,
     /// Its arguments, without its own name.
@@ -154,7 +154,7 @@ impl PeerProcess {
     ///
     /// # Errors
     /// The system's, if the program cannot be started.
-    pub fn start(program: &Program) -> io::Result<Self> {
+    pub fn start(program: &PeerProgram) -> io::Result<Self> {
         let (near, far) = UnixStream::pair()?;
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).process_group(0);
@@ -200,7 +200,7 @@ impl PeerProcess {
     ///
     /// # Errors
     /// [`PeerError`]: the peer is gone then.
-    pub fn receive(&mut self, deadline: Deadline) -> Result<Frame, PeerError> {
+    pub fn receive(&mut self, deadline: Deadline) -> Result<PeerFrame, PeerError> {
         let Self { channel, said, .. } = self;
         let received = channel.receive_while(&mut |stream, until| said.wait(stream, until, deadline));
         received.map_err(|error| self.end(error, deadline))
@@ -334,7 +334,7 @@ impl LastWords {
         }
     }
 
-    /// What was said, fit for a message.
+    /// The last words, fit for a message.
     fn take(&mut self) -> String {
         self.hear();
         let bytes: Vec<u8> = std::mem::take(&mut self.bytes).into();
@@ -376,7 +376,7 @@ mod tests {
 
     fn shell(script: &str) -> PeerProcess {
         let arguments = ["-c", script].map(OsString::from).into();
-        PeerProcess::start(&Program { path: "/bin/sh".into(), arguments }).expect("there is a shell")
+        PeerProcess::start(&PeerProgram { path: "/bin/sh".into(), arguments }).expect("there is a shell")
     }
 
     fn soon() -> Deadline {
