@@ -3,7 +3,6 @@
 use std::ffi::c_void;
 
 use uruk::core::shared_error;
-use uruk::pipeline::ir::IrLayer;
 
 use crate::callbacks::Data;
 use crate::engine::{IrTransform, ObjectTransform};

@@ -89,12 +89,13 @@ interface! {
     /// The context is locked if it is ours, and left to the client if it is the client's.
     fn LLVMOrcThreadSafeModuleWithModuleDo(module: Handle, operation: Operation, data: *mut c_void) -> LLVMErrorRef {
         let module = handles::get::<WrappedModule>(module)?;
-        // SAFETY, for both: the client has given the function for that, with its data; the module is alive during the call.
+        // SAFETY: the client has given the function for that, with its data; the module is alive during the call.
+        let call = |module| unsafe { operation(data, module) };
         let done = match &*module {
-            WrappedModule::Client { module, .. } => unsafe { operation(data, module.raw()) },
-            WrappedModule::Own(module) => module.with_module(|module| unsafe { operation(data, module.as_mut_ptr()) })?,
+            WrappedModule::Client { module, .. } => call(module.raw()),
+            WrappedModule::Own(module) => module.with_module(|module| call(module.as_mut_ptr()))?,
         };
-        Ok(done.into_result().map_err(Problem::new)?)
+        done.into_result().map_err(Problem::new)
     }
 
     fn LLVMOrcLLJITAddLLVMIRModule(jit: Handle, dylib: Handle, module: Handle) -> LLVMErrorRef {

@@ -41,8 +41,8 @@ fn compiler(file: &str) -> Command {
     let mut command = Command::new(if file.ends_with(".cpp") { "clang++-22" } else { "clang-22" });
     let library = support::library();
     let ours = library.parent().expect("in a directory").display();
-    let llvm = support::library_dir();
-    command.arg("-g1").arg("-isystem").arg(support::include_dir());
+    let llvm = support::llvm_config("--libdir");
+    command.arg("-g1").arg("-isystem").arg(support::llvm_config("--includedir"));
     command.arg(format!("-L{ours}")).arg(format!("-L{}", llvm.display()));
     command.arg(format!("-Wl,-rpath,{ours}:{}", llvm.display()));
     command

@@ -1,6 +1,7 @@
 //! `uruk precompile`: functions that traces list are compiled into a cache.
 
 use std::fmt;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
@@ -100,7 +101,8 @@ pub(crate) fn precompile(args: &PrecompileArgs) -> Result<(), PrecompileError> {
     for (function, error) in &compiled.failed {
         report::warning(&format!("`{function}` cannot be compiled and linked"), error);
     }
-    println!("{}", Summary { trace: &trace, compiled: &compiled, found });
+    // A reader that has gone misses nothing.
+    let _ = writeln!(io::stdout(), "{}", Summary { trace: &trace, compiled: &compiled, found });
     if let Err(error) = observers.finish() {
         report::error(&error);
     }

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use uruk::core::sync::Mutex;
 use uruk::core::{ExecutorAddr, WithCauses};
@@ -144,9 +143,7 @@ fn of_other_definition(method: u32) -> InstanceOrigin {
 fn a_load_restores_none_of_ten_thousand_instances_and_a_first_use_looks_at_one() {
     const COUNT: u32 = 10_000;
     let image = ImageOnDisk::with_methods(COUNT, false, |method| method | 1);
-    let begin = Instant::now();
     let runtime = Runtime::start(&image);
-    let loaded_after = begin.elapsed();
     assert_eq!(runtime.image.reader().instances().len(), COUNT as usize);
     let questions = || runtime.questions.load(Ordering::Relaxed); // Relaxed: this thread alone counts.
     assert!(
@@ -168,9 +165,7 @@ fn a_load_restores_none_of_ten_thousand_instances_and_a_first_use_looks_at_one()
     assert_eq!((entry(0, &41, 1), code(42)), (42, 43));
     assert_eq!(runtime.claim(76), None, "it is there");
 
-    let begin = Instant::now();
     assert!((1000..2000).all(|method| runtime.claim(method) == Some(InstanceOrigin::Image)));
-    println!("engine and load {loaded_after:?}, 1000 first uses {:?}", begin.elapsed());
     assert_eq!(runtime.claim(COUNT), Some(InstanceOrigin::Absent), "the image has none");
 }
 

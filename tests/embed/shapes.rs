@@ -1,8 +1,9 @@
 //! Modules that a cache knows by their shape: queries, as a database compiles them.
 
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 
-use uruk::core::sync::thread;
+use uruk::core::sync::atomic::{AtomicUsize, Ordering};
+use uruk::core::sync::{Latch, thread};
 use uruk::pipeline::cache::MemoryCache;
 use uruk::pipeline::ir::{OptimizationPipeline, ThreadSafeContext, ThreadSafeModule};
 use uruk::pipeline::object::ObjectBuffer;
@@ -175,13 +176,16 @@ fn fields_of_one_structure_are_told_apart() {
 #[test]
 fn many_threads_at_once_compile_one_shape_once() {
     const THREADS: usize = 4;
-    let (jit, barrier) = (engine(2), Barrier::new(THREADS));
+    let (jit, started, gate) = (engine(2), AtomicUsize::new(0), Latch::new());
     thread::scope(|scope| {
         for number in 1..=THREADS {
-            let (jit, barrier) = (&jit, &barrier);
+            let (jit, started, gate) = (&jit, &started, &gate);
             scope.spawn(move || {
                 let (text, answer) = query_over(number, 3);
-                barrier.wait();
+                if started.fetch_add(1, Ordering::SeqCst) + 1 == THREADS {
+                    gate.open();
+                }
+                gate.wait();
                 add(jit, &text);
                 assert_eq!(call(jit, &format!("evalexpr_{number}_1")), answer);
             });

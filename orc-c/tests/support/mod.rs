@@ -9,16 +9,8 @@ pub(crate) fn library() -> PathBuf {
     test.parent().expect("in a directory").join("liburuk_orc.so")
 }
 
-fn llvm_config(question: &str) -> PathBuf {
+/// A directory of LLVM 22: `--includedir`, `--libdir`.
+pub(crate) fn llvm_config(question: &str) -> PathBuf {
     let output = Command::new("llvm-config-22").arg(question).output().expect("LLVM 22 is installed");
     Path::new(String::from_utf8(output.stdout).expect("a path").trim()).to_owned()
-}
-
-pub(crate) fn include_dir() -> PathBuf {
-    llvm_config("--includedir")
-}
-
-#[expect(dead_code, reason = "one of the two tests links")]
-pub(crate) fn library_dir() -> PathBuf {
-    llvm_config("--libdir")
 }

@@ -8,10 +8,8 @@ impl ImageReader {
     pub fn below(&self) -> impl ExactSizeIterator<Item = (&str, [u8; 16])> {
         self.rows(Region::Below).map(|row| {
             let mut id = [0; 16];
-            (
-                id[..8].copy_from_slice(&row.word(8).to_le_bytes()),
-                id[8..].copy_from_slice(&row.word(16).to_le_bytes()),
-            );
+            id[..8].copy_from_slice(&row.word(8).to_le_bytes());
+            id[8..].copy_from_slice(&row.word(16).to_le_bytes());
             (self.text(row.half(0)).unwrap_or_default(), id)
         })
     }

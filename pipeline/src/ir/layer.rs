@@ -128,10 +128,9 @@ impl IrLayer for IrCompileLayer {
     }
 
     fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
-        let pending = match pending.into_object() {
-            Ok(object) => return self.below.emit(responsibility, object),
-            Err(pending) => pending,
-        };
+        if let Some(object) = pending.object() {
+            return self.below.emit(responsibility, object.clone());
+        }
         let queue = pending.serial_queue();
         let compiled = match &self.cache {
             Some(cache) => cache.object(&self.compiler, pending, responsibility.session()),

@@ -76,10 +76,10 @@ impl PendingModule {
     }
 
     /// The object, if it is compiled already.
-    pub(super) fn into_object(self) -> Result<ObjectBuffer, Self> {
-        match self.source {
-            Source::Compiled(object) => Ok(object),
-            source => Err(Self { source, ..self }),
+    pub(super) fn object(&self) -> Option<&ObjectBuffer> {
+        match &self.source {
+            Source::Compiled(object) => Some(object),
+            _ => None,
         }
     }
 

@@ -23,8 +23,15 @@ pub struct CollectedObjects {
 #[derive(Debug, Default)]
 struct LinkedParts {
     links: Vec<CollectedLink>,
-    /// The keys of files and the names that they have copies of, by their names.
-    sources: HashMap<Box<str>, ([u8; 32], Vec<Box<str>>)>,
+    /// By the names of files.
+    sources: HashMap<Box<str>, NotedSource>,
+}
+
+/// The key of a file, and the definitions of others that it has copies of.
+#[derive(Debug)]
+struct NotedSource {
+    key: [u8; 32],
+    copies: Vec<Box<str>>,
 }
 
 /// The objects of one link, or of several that have to lie together.
@@ -45,7 +52,7 @@ pub struct CollectedLink {
 impl CollectedObjects {
     /// Notes the key of a file, whose unit has the same name, and the definitions of others that it has copies of.
     pub fn note_source(&self, name: &str, key: [u8; 32], copies: Vec<Box<str>>) {
-        self.collected.lock().sources.insert(name.into(), (key, copies));
+        self.collected.lock().sources.insert(name.into(), NotedSource { key, copies });
     }
 
     pub(super) fn add(
@@ -84,7 +91,9 @@ impl CollectedObjects {
     pub fn take_units(&self) -> Result<Vec<CollectedLink>, LinkError> {
         let LinkedParts { mut links, sources } = std::mem::take(&mut *self.collected.lock());
         for link in &mut links {
-            for (name, (key, copies)) in link.units.iter().filter_map(|name| sources.get_key_value(name)) {
+            for (name, NotedSource { key, copies }) in
+                link.units.iter().filter_map(|name| sources.get_key_value(name))
+            {
                 link.sources.push((name.clone(), *key));
                 link.copies.extend_from_slice(copies);
             }
