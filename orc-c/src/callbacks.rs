@@ -196,7 +196,9 @@ impl Plain {
 
 /// A function of the interface that this thread is in.
 struct Stage {
-    /// The address of `mark`'s copy on the stack of the function.
+    /// The address of the function's frame.
+    entry: usize,
+    /// The address of a copy of `mark` in that of [`run_all`], while it makes a call; null otherwise.
     frame: usize,
     mark: u64,
     posted: VecDeque<Call>,
@@ -210,11 +212,16 @@ thread_local! {
     static STAGES: RefCell<Vec<Stage>> = const { RefCell::new(Vec::new()) };
 }
 
+/// None at the very end of a thread, which has no list any more.
+fn with_stages<R>(use_stages: impl FnOnce(&mut Vec<Stage>) -> R) -> Option<R> {
+    STAGES.try_with(|stages| use_stages(&mut stages.borrow_mut())).ok()
+}
+
 /// Has `call` made when the session is through, or here and now.
 pub(crate) fn post(call: Call) {
     let mut call = Some(call);
-    let _ = STAGES.try_with(|stages| {
-        if let Some(stage) = stages.borrow_mut().last_mut().filter(|stage| stage.is_open) {
+    with_stages(|stages| {
+        if let Some(stage) = stages.last_mut().filter(|stage| stage.is_open) {
             stage.posted.extend(call.take());
         }
     });
@@ -225,10 +232,11 @@ pub(crate) fn post(call: Call) {
 
 /// A function of the interface begins, whose frame is `here`: fails what was left, and opens a stage.
 pub(crate) fn begin(here: usize) {
-    let left = STAGES.with_borrow_mut(|stages| {
+    let left = with_stages(|stages| {
         let alive = stages.iter().position(|stage| !stage.is_alive(here)).unwrap_or(stages.len());
         let left = stages.split_off(alive);
         stages.push(Stage {
+            entry: here,
             frame: 0,
             mark: 0,
             posted: VecDeque::new(),
@@ -238,7 +246,7 @@ pub(crate) fn begin(here: usize) {
         });
         left
     });
-    for stage in left {
+    for stage in left.into_iter().flatten() {
         if let Some(call) = stage.running {
             call.was_left();
         }
@@ -250,11 +258,12 @@ pub(crate) fn begin(here: usize) {
 impl Stage {
     fn is_alive(&self, here: usize) -> bool {
         if self.frame == 0 {
-            return true;
+            return self.entry > here;
         }
-        // SAFETY: the address lies above the frame of a function that this one is called from, on the stack of this thread, so it can be read. The value may be anything.
-        self.frame > here
-            && unsafe { std::ptr::with_exposed_provenance::<u64>(self.frame).read_volatile() } == self.mark
+        // SAFETY: the address lies above `here`, in the frame of a caller, on the stack of this thread: it can be read. The value may be
+        // anything.
+        let mark = || unsafe { std::ptr::with_exposed_provenance::<u64>(self.frame).read_volatile() };
+        self.frame > here && mark() == self.mark
     }
 }
 
@@ -277,23 +286,23 @@ pub(crate) fn run_all() {
 }
 
 fn next(frame: usize) -> Option<(Plain, u64)> {
-    STAGES.with_borrow_mut(|stages| {
+    with_stages(|stages| {
         let stage = stages.last_mut()?;
         let call = stage.posted.pop_front();
         stage.is_open = call.is_none();
         let call = stage.running.insert(Box::new(call?));
         (stage.frame, stage.mark) = (frame, fresh_mark());
         Some((call.plain(), stage.mark))
-    })
+    })?
 }
 
 fn returned(error: LLVMErrorRef) {
-    let call = STAGES.with_borrow_mut(|stages| {
+    let call = with_stages(|stages| {
         let stage = stages.last_mut()?;
         (stage.is_open, stage.frame) = (true, 0);
         stage.running.take()
     });
-    if let Some(call) = call {
+    if let Some(call) = call.flatten() {
         call.finish(error);
     }
 }
@@ -309,27 +318,26 @@ fn fresh_mark() -> u64 {
 
 /// The function of the interface returns.
 pub(crate) fn end() {
-    let stage = STAGES.with_borrow_mut(Vec::pop);
-    drop(stage);
+    drop(with_stages(Vec::pop));
 }
 
 /// Runs `body`, which may block, with calls made in place: another thread may wait for them.
 pub(crate) fn in_place<R>(body: impl FnOnce() -> R) -> R {
     let set = |is_open| {
-        STAGES.with_borrow_mut(|stages| {
+        with_stages(|stages| {
             stages.last_mut().is_some_and(|stage| std::mem::replace(&mut stage.is_open, is_open))
         })
     };
     let was_open = set(false);
     let result = body();
-    set(was_open);
+    set(was_open.unwrap_or_default());
     result
 }
 
 /// Begins a lookup whose units and generators run by [`run_all`].
 pub(crate) fn begin_lookup(session: &ExecutionSession, request: LookupRequest) {
     let lookup = Box::pin(session.lookup_future(request));
-    STAGES.with_borrow_mut(|stages| {
+    with_stages(|stages| {
         if let Some(stage) = stages.last_mut() {
             stage.lookup = Some(lookup);
         }
@@ -338,7 +346,7 @@ pub(crate) fn begin_lookup(session: &ExecutionSession, request: LookupRequest) {
 
 /// The answer of the lookup that was begun last, if it is there.
 pub(crate) fn answer_of_lookup() -> Option<Result<LookupResult, LookupError>> {
-    let mut lookup = STAGES.with_borrow_mut(|stages| stages.last_mut()?.lookup.take())?;
+    let mut lookup = with_stages(|stages| stages.last_mut()?.lookup.take())??;
     match lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,

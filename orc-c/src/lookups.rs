@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use llvm_sys::error::LLVMErrorRef;
-use uruk::core::{JitDylibLookupFlags, LookupError, LookupRequest, LookupResult, LookupSet, SymbolName};
+use uruk::core::{JitDylibLookupFlags, LookupRequest, LookupResult, LookupSet, SymbolName};
 use uruk::pipeline::debug;
 
 use crate::boundary::{Array, Out, Text};
@@ -53,11 +53,11 @@ fn end(jit: Handle, name: Text) -> Result<u64, Problem> {
         .ok_or_else(|| Problem::new("the lookup has no answer"))
 }
 
-fn answer(function: HandleResult, data: Data, answer: Result<LookupResult, LookupError>) {
+fn answer(function: HandleResult, data: Data, answer: Result<LookupResult, Problem>) {
     debug::settle();
     let mut names = Lent::default();
     let (error, found) = match answer {
-        Err(error) => (Some(Problem::from(error)), Vec::new()),
+        Err(problem) => (Some(problem), Vec::new()),
         Ok(found) => {
             let pair =
                 |(name, definition): (&SymbolName, _)| SymbolMapPair::lend(name, definition, &mut names);
@@ -87,15 +87,25 @@ interface! {
         handle_result: HandleResult,
         data: *mut c_void,
     ) {
-        let session = handles::get::<Session>(session)?;
-        let dylib = |searched: &SearchedDylib| {
-            Ok((dylibs::get(searched.dylib)?.1.0.clone(), symbols::dylib_flags(searched.flags)))
-        };
-        let order: Vec<_> = order.of(order_len)?.iter().map(dylib).collect::<Result<_, Problem>>()?;
-        let set: LookupSet = set.of(set_len)?.iter().map(|element| element.take()).collect::<Result<_, _>>()?;
-        let request = LookupRequest { kind: symbols::kind(kind), ..LookupRequest::new(order, set) };
         let data = Data(data);
-        session.0.session().lookup_async(request, move |found| answer(handle_result, data, found));
+        let asked = handles::get::<Session>(session).and_then(|session| {
+            let dylib = |searched: &SearchedDylib| {
+                Ok((dylibs::get(searched.dylib)?.1.0.clone(), symbols::dylib_flags(searched.flags)))
+            };
+            let order: Vec<_> = order.of(order_len)?.iter().map(dylib).collect::<Result<_, Problem>>()?;
+            let set: LookupSet =
+                set.of(set_len)?.iter().map(|element| element.take()).collect::<Result<_, _>>()?;
+            Ok((session, LookupRequest { kind: symbols::kind(kind), ..LookupRequest::new(order, set) }))
+        });
+        match asked {
+            Ok((session, request)) => {
+                session.0.session().lookup_async(request, move |found| {
+                    answer(handle_result, data, found.map_err(Problem::from));
+                });
+            }
+            // Each lookup has an answer.
+            Err(problem) => answer(handle_result, data, Err(problem)),
+        }
         Ok(())
     }
 

@@ -6,12 +6,15 @@
 // prints: refused: LLVMOrcResourceTrackerRemove: LLVMOrcResourceTrackerRef was disposed of, or handed over, before
 // prints: refused: LLVMOrcLLJITAddLLVMIRModule: LLVMOrcThreadSafeModuleRef was disposed of, or handed over, before
 // prints: no name
+// prints: refused: LLVMOrcJITDylibRef is null
 // prints: refused: LLVMOrcLLJITAddObjectFile: LLVMMemoryBufferRef is null
 // prints: refused: LLVMOrcLLJITLookup: a string is null
 // prints: refused: LLVMOrcLLJITLookup: LLVMOrcLLJITRef was disposed of, or handed over, before
 // prints: refused: LLVMOrcJITDylibClear: LLVMOrcJITDylibRef was disposed of, or handed over, before
 // prints: name outlives it
 #include "common.h"
+
+static void answer(LLVMErrorRef error, LLVMOrcCSymbolMapPairs found, size_t len, void *data) { refused(error); }
 
 int run(void) {
   LLVMOrcExecutorAddress address;
@@ -28,6 +31,9 @@ int run(void) {
   check(LLVMOrcLLJITAddLLVMIRModule(jit, main, module));
   refused(LLVMOrcLLJITAddLLVMIRModule(jit, main, module));
   printf("%s\n", LLVMOrcSymbolStringPoolEntryStr((LLVMOrcSymbolStringPoolEntryRef)foreign) ? "a name" : "no name");
+  LLVMOrcCJITDylibSearchOrderElement order = {NULL, LLVMOrcJITDylibLookupFlagsMatchAllSymbols};
+  LLVMOrcExecutionSessionLookup(LLVMOrcLLJITGetExecutionSession(jit), LLVMOrcLookupKindStatic, &order, 1, NULL, 0, answer,
+                                NULL);
   refused(LLVMOrcLLJITAddObjectFile(jit, main, NULL));
   refused(LLVMOrcLLJITLookup(jit, &address, NULL));
   LLVMOrcSymbolStringPoolEntryRef name = LLVMOrcLLJITMangleAndIntern(jit, "name outlives it");
