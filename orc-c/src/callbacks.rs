@@ -56,7 +56,7 @@ pub(crate) type TryToGenerate = unsafe extern "C" fn(
     c_int,
     *const LookupSetElement,
     usize,
-) -> LLVMErrorRef;
+) -> ClientError;
 pub(crate) type HandleResult = unsafe extern "C" fn(LLVMErrorRef, *const SymbolMapPair, usize, *mut c_void);
 
 /// A call of the client's function.
@@ -130,10 +130,9 @@ impl Call {
     }
 
     /// After the client's function has returned.
-    fn finish(self, error: LLVMErrorRef) {
+    fn finish(self, error: ClientError) {
         let Self::Generate(asked) = self else { return };
-        // SAFETY: the client's function has handed the error over.
-        let outcome = unsafe { std::mem::transmute::<LLVMErrorRef, ClientError>(error) }.into_result();
+        let outcome = error.into_result();
         if !asked.kept.is_null() {
             // A client that has continued the lookup itself and left the state in place has said all there is to say.
             let _ = LookupState::finish(asked.state, outcome);
@@ -166,7 +165,7 @@ impl Call {
 impl Plain {
     /// # Safety
     /// The call that it was made of is where it was.
-    unsafe fn make(self) -> LLVMErrorRef {
+    unsafe fn make(self) -> ClientError {
         // SAFETY: the client has given the functions for such calls, with their data; the arguments live as long as the call, which the
         // caller answers for.
         unsafe {
@@ -190,7 +189,7 @@ impl Plain {
                 Self::Answer(function, data, error, found, len) => function(error, found, len, data),
             }
         }
-        std::ptr::null_mut()
+        ClientError::NONE
     }
 }
 
@@ -296,7 +295,7 @@ fn next(frame: usize) -> Option<(Plain, u64)> {
     })?
 }
 
-fn returned(error: LLVMErrorRef) {
+fn returned(error: ClientError) {
     let call = with_stages(|stages| {
         let stage = stages.last_mut()?;
         (stage.is_open, stage.frame) = (true, 0);

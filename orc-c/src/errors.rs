@@ -46,6 +46,9 @@ impl<E: std::error::Error + 'static> From<E> for Problem {
 pub(crate) struct ClientError(LLVMErrorRef);
 
 impl ClientError {
+    /// Success.
+    pub(crate) const NONE: Self = Self(std::ptr::null_mut());
+
     /// Success is no error.
     pub(crate) fn into_result(self) -> Result<(), SharedError> {
         if self.0.is_null() {

@@ -9,8 +9,8 @@ use object::{Object, ObjectSymbol};
 
 /// The functions that a header declares: names in front of a parenthesis, outside comments. Types of functions stand in one themselves.
 fn declared(header: &str) -> BTreeSet<String> {
-    let text =
-        fs::read_to_string(support::llvm_config("--includedir").join("llvm-c").join(header)).expect("LLVM 22's headers");
+    let text = fs::read_to_string(support::llvm_config("--includedir").join("llvm-c").join(header))
+        .expect("LLVM 22's headers");
     let code: String =
         text.split("/*").map(|part| part.split_once("*/").map_or(part, |(_, code)| code)).collect();
     let mut names = BTreeSet::new();
