@@ -18,10 +18,11 @@ cd "$(dirname "$0")/.."
 # linux-perf                    profiles linked code in a test, which is skipped without it
 # valgrind                      runs linked code in a test, which is skipped without it
 # lldb-22                       debugs linked code in a test, which is skipped without it
+# qemu-user                     runs images as on other processors in a test, which is skipped without it
 # chromium-headless-shell       shows the dashboard in tests, which are skipped without it
 # prometheus                    runs the queries of docs/grafana.json in a test, which is skipped without it; where systemd runs,
 #                               the package also starts a service, which no test needs
-packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb lldb-22 linux-perf valgrind chromium-headless-shell prometheus)
+packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb lldb-22 linux-perf valgrind qemu-user chromium-headless-shell prometheus)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

@@ -154,6 +154,14 @@ pub enum JitError {
         /// Why.
         why: Box<str>,
     },
+    /// The targets of an image are none.
+    #[error("the targets `{targets}`: {message}")]
+    Targets {
+        /// As they were given.
+        targets: Box<str>,
+        /// The defect.
+        message: String,
+    },
     /// An image could not be written.
     #[error("{}: cannot be written", path.display())]
     WriteImage {

@@ -39,6 +39,12 @@ impl LoadedImage {
         }
     }
 
+    /// The name of the target whose code runs here.
+    pub fn target(&self) -> Box<str> {
+        // Loading has found one.
+        self.reader().target_here().map_or_else(|_| Box::default(), |(_, target)| target.name.into())
+    }
+
     /// The units of a package, and where each comes from. An image that is one whole has none.
     pub fn units(&self) -> Vec<(Box<str>, UnitState)> {
         match &self.image {

@@ -14,8 +14,6 @@ use uruk_pipeline::arch::{ProcessorLevel, ProcessorTarget};
 use uruk_pipeline::image::{
     BuiltImage, BuiltInstance, BuiltUnit, HostParts, ImageReader, UnitKey, link_image_in_order, package,
 };
-#[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{JitTargetMachineBuilder, TargetOptions};
 use uruk_pipeline::lazy::{CompileTrace, FunctionOfFile};
 use uruk_pipeline::link::{CodeOrder, LinkError};
 use uruk_pipeline::linking::CollectedObjects;
@@ -25,6 +23,7 @@ use uruk_pipeline::object::ObjectBuffer;
 use crate::builder::JitBuilder;
 use crate::error::JitError;
 use crate::image_options::ImageOptions;
+use crate::image_targets::ImageTargets;
 use crate::jit::Jit;
 use crate::loaded_images::file_name;
 
@@ -38,7 +37,8 @@ use crate::loaded_images::file_name;
 pub struct ImageBuilder {
     jit: Jit,
     collected: Arc<CollectedObjects>,
-    target: ProcessorTarget,
+    /// The base comes first.
+    targets: Vec<ProcessorTarget>,
     is_package: bool,
     order: Option<Order>,
     /// For each unit, definitions whose code it contains, with their keys.
@@ -74,19 +74,33 @@ impl ImageBuilder {
         Self::for_processors(ProcessorLevel::default(), jit)
     }
 
-    /// An image for processors of a level. It runs on others too, if they have the instruction sets that its code uses.
+    /// An image with code for several processors: `x86-64-v2;x86-64-v3,clone_hot`. When it is loaded, the best that the processor can run is
+    /// chosen, by the instruction sets that the code uses. Functions of LLVM IR have a version for a target if it uses wider vectors there, or
+    /// instruction sets that the base lacks; objects are for all targets.
+    ///
+    /// A target is a name of LLVM's, or `native`, and instruction sets to add and to take away (`+aes,-fma`). With `clone_all` every function has
+    /// a version for it; `clone_hot` is what is done anyway. The base is the target whose instruction sets all others have. The order
+    /// of targets means nothing.
+    ///
+    /// A function has one address, that of a jump to the version that was chosen. Calls from one function of a version to another are direct.
     ///
     /// # Errors
-    /// As [`JitBuilder::build`].
-    pub fn for_processors(level: ProcessorLevel, jit: JitBuilder) -> Result<Self, JitError> {
+    /// [`JitError::Targets`] for a text that names no targets, or without a base; as [`JitBuilder::build`]. A file fails in
+    /// [`build`](Self::build) if a function of it passes a vector of more than 128 bits, which targets do in different registers.
+    ///
+    /// # Cost
+    /// Each further target costs as much as the first to compile.
+    pub fn for_targets(targets: &str, jit: JitBuilder) -> Result<Self, JitError> {
+        let targets = ImageTargets::parse(targets)?;
         #[cfg(feature = "llvm")]
-        let jit = jit.target(target(level)?);
+        let jit = jit.target(targets.base()?).versions(targets.versions()?);
         let collected = Arc::<CollectedObjects>::default();
         let jit = jit.collect(collected.clone()).build()?;
+        let targets = targets.into_list();
         Ok(Self {
             jit,
             collected,
-            target: level.into(),
+            targets,
             is_package: false,
             order: None,
             assumptions: Mutex::default(),
@@ -94,12 +108,25 @@ impl ImageBuilder {
         })
     }
 
+    /// An image for processors of a level. It runs on others too, if they have the instruction sets that its code uses.
+    ///
+    /// # Errors
+    /// As [`JitBuilder::build`].
+    pub fn for_processors(level: ProcessorLevel, jit: JitBuilder) -> Result<Self, JitError> {
+        Self::for_targets(level.name(), jit)
+    }
+
+    /// The name of the base: what its sources are to be compiled for.
+    pub fn base_target(&self) -> &str {
+        &self.targets[0].name
+    }
+
     /// Makes the image a package: each file is a unit of its own, with the key of its source, and can be [rejected](crate::ImageOptions::source) or
     /// replaced without the others. Files that share named sections are one unit, and so are
     /// files whose code refers to each other by distances, as hidden definitions have it.
     ///
     /// # Cost
-    /// Each unit begins a page of the file for its code, its constants and its data. Calls between units go by way of a slot.
+    /// A package has one target: [`build`](Self::build) refuses more. Each unit begins a page of the file for its code, its constants and its data. Calls between units go by way of a slot.
     #[must_use]
     pub fn package(mut self) -> Self {
         self.is_package = true;
@@ -182,6 +209,10 @@ impl ImageBuilder {
             let found = self.jit.session().lookup_flags(LookupRequest::new(&order, wanted)).ok()?;
             found.into_iter().next().map(|(_, flags)| flags)
         };
+        if self.is_package && self.targets.len() > 1 {
+            let message = "packages have one target; build one for each, or leave out the package".to_owned();
+            return Err(JitError::Targets { targets: names(&self.targets), message });
+        }
         let built = if self.is_package {
             self.build_package(&import)
         } else {
@@ -189,7 +220,7 @@ impl ImageBuilder {
             let place = |file: &str, function: &str| self.place(file, function);
             let order = self.order.as_ref();
             let order = order.map(|order| CodeOrder { place: &place, is_whole: order.is_whole });
-            link_image_in_order(&objects, &|name| discarded.contains(name), &import, &self.target, 0, order)
+            link_image_in_order(&objects, &|name| discarded.contains(name), &import, &self.targets, 0, order)
         };
         let host = std::mem::take(&mut *self.host.lock());
         let built = built.map_err(JitError::LinkImage)?.with_host(host, |name| import(name).is_some())?;
@@ -200,6 +231,10 @@ impl ImageBuilder {
     /// Compiles what was added. The objects are in link order.
     #[cfg(feature = "llvm")]
     pub(crate) fn link_and_take(&self) -> Result<Vec<ObjectBuffer>, JitError> {
+        if self.targets.len() > 1 {
+            let message = "an output for other tools has one target".to_owned();
+            return Err(JitError::Targets { targets: names(&self.targets), message });
+        }
         self.jit.link_all()?;
         Ok(self.collected.take().0)
     }
@@ -212,7 +247,7 @@ impl ImageBuilder {
             let place = |file: &str, function: &str| self.place(file, function);
             let order = self.order.is_some().then_some(CodeOrder { place: &place, is_whole: false });
             let mut image =
-                link_image_in_order(&link.objects(), &is_discarded, import, &self.target, 0, order)?;
+                link_image_in_order(&link.objects(), &is_discarded, import, &self.targets, 0, order)?;
             image.promise(|name| link.promised.contains(name));
             let name: Box<str> = link.name().into();
             let left_out = discarded.into_iter().chain(link.copies).collect();
@@ -222,7 +257,7 @@ impl ImageBuilder {
             }
             Ok(unit)
         });
-        Ok(package(units.collect::<Result<_, _>>()?, &self.target))
+        Ok(package(units.collect::<Result<_, _>>()?, &self.targets[0]))
     }
 }
 
@@ -278,12 +313,8 @@ impl Image {
     }
 }
 
-/// The oldest processor of a level, with this machine's system.
-#[cfg(feature = "llvm")]
-fn target(level: ProcessorLevel) -> Result<JitTargetMachineBuilder, JitError> {
-    let host = JitTargetMachineBuilder::host()?;
-    let (cpu, features) = (level.name().into(), String::new());
-    Ok(JitTargetMachineBuilder::new(TargetOptions { cpu, features, ..host.options().clone() })?)
+fn names(targets: &[ProcessorTarget]) -> Box<str> {
+    targets.iter().map(|target| &*target.name).collect::<Vec<_>>().join(";").into()
 }
 
 /// Writes a file, which is the old one or the new one at every moment.
@@ -327,6 +358,6 @@ impl Deref for ImageBuilder {
 
 impl std::fmt::Debug for ImageBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ImageBuilder").field("target", &self.target).finish_non_exhaustive()
+        f.debug_struct("ImageBuilder").field("targets", &self.targets).finish_non_exhaustive()
     }
 }

@@ -102,6 +102,7 @@ mod image;
 mod image_builder;
 mod image_instances;
 mod image_options;
+mod image_targets;
 mod image_unit;
 mod initialize;
 mod jit;

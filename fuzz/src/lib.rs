@@ -109,7 +109,7 @@ fn sound_package() -> Vec<u8> {
         let object = ObjectBuffer::new(name, choices::object(&mut Choices::new(name.as_bytes())));
         let import = |_: &str| Some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
         let image =
-            link_image(&[object], &|_| false, &import, &ProcessorLevel::V1.into(), 0).unwrap_or_default();
+            link_image(&[object], &|_| false, &import, &[ProcessorLevel::V1.into()], 0).unwrap_or_default();
         let mut unit = BuiltUnit::new(name, &image, vec![(name.into(), [1; 32])], Vec::new());
         unit.assume("first", [1; 32]);
         unit

@@ -19,7 +19,8 @@
 //! | bitcode-O2 | `-O2 -j1 --lazy` | the same, optimized by themselves |
 //! | bitcode-O0 | `-O0 -j2 --lazy --speculate-callees` | the same, with what a called function may call compiled beside the program |
 //! | bitcode-O0 | `-O2 -j2 --tiered` | the same, replaced by better ones at the second call, while the program runs |
-//! | bitcode-O2, pic | `uruk image build -O2`, then `uruk image run` | everything compiled and linked ahead, at another address |
+//! | pic | `uruk image build -O2`, then `uruk image run` | everything linked ahead, at another address |
+//! | bitcode-O2 | `uruk image build -O2`, then `uruk image run` | the same, each function with a version for another processor |
 //! | bitcode-O0 | `uruk image build --package -O2`, then `uruk image run` | the same, each file a unit that is mapped when it is needed |
 //!
 //! Of the five forms of objects alone (pic, pie, fixed, large, archive), a program in C++ or Rust takes two, by its name: their
@@ -88,6 +89,9 @@ const LAZY: &str = "lazy";
 const IMAGE: &str = "image";
 /// The name in `skip` of the variant that runs an image of units.
 const PACKAGE: &str = "package";
+
+/// The name in `skip` of versions for other processors, which an image of bitcode has besides.
+const VERSIONS: &str = "versions";
 
 impl Compiles {
     fn options(self) -> &'static [&'static str] {
@@ -190,7 +194,8 @@ impl Program {
         let full = std::env::var_os("URUK_FULL_MATRIX").is_some_and(|value| value == "1");
         let all = if full { full_matrix() } else { DEFAULT.to_vec() };
         for (name, _) in &self.skipped {
-            let is_known = Form::by_name(name).is_some() || [LAZY, IMAGE, PACKAGE].contains(&&**name);
+            let is_known =
+                Form::by_name(name).is_some() || [LAZY, IMAGE, PACKAGE, VERSIONS].contains(&&**name);
             assert!(is_known, "{}: `skip {name}` names no form", self.name);
         }
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
@@ -328,6 +333,10 @@ impl Program {
             command.arg("--load").arg(rust_std()?);
         }
         command.args((variant.compiles == Compiles::Package).then_some("--package"));
+        let has_versions = !self.skipped.iter().any(|(name, _)| name == VERSIONS);
+        if variant.compiles == Compiles::Image && variant.form == Form::BitcodeO2 && has_versions {
+            command.args(["--cpu-targets", "x86-64-v2;x86-64-v3,clone_all"]);
+        }
         run_tool(command.args(files))?;
         Ok(image)
     }

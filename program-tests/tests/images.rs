@@ -1,6 +1,7 @@
 //! `uruk image`: builds that are killed, and packages with their sources.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -339,4 +340,168 @@ fn a_build_after_an_edit_compiles_the_part_that_has_changed() {
     assert!(text.contains("parts and functions: 63/64"), "{text}");
     let text = build(8);
     assert!(text.contains("cache hits: 1/1 (100 %)") && !text.contains("parts and functions"), "{text}");
+}
+
+/// Each thing that a call passes or does is in a hot function or in a cold one, so that calls lead from one version to another.
+const MIXED: &str = r#"
+    #include <cstdarg>
+    #include <cstdio>
+    static int counter, *self = &counter;                  // A variable that would be there twice.
+    struct Large { int words[16]; };                       // Passed and returned in memory.
+    struct Tag { Large what; ~Tag() { counter += what.words[1]; } };
+    #define HOT(sum, from) int sum = 0; for (int i = 0; i < 16; i++) sum += from[i] * from[i] + (from[i] >> 1)
+    using Step = int (*)(int);
+    static __attribute__((noinline)) int cold(int x) { counter += x; if (x > 900) throw x; return counter; }
+    __attribute__((noinline)) int hot_by_value(Large large, int more) { HOT(sum, large.words); return sum + cold(more); }
+    __attribute__((noinline)) Large hot_returns(const Large &from) {
+        Large large; for (int i = 0; i < 16; i++) large.words[i] = from.words[i] * 3 + from.words[15 - i]; return large;
+    }
+    static __attribute__((noinline)) int hot_variadic(int count, ...) {
+        va_list list; va_start(list, count); int words[16] = {}; double rest = 0;
+        for (int i = 0; i < count; i++) words[i] = va_arg(list, int);
+        rest = va_arg(list, double); va_end(list);
+        HOT(sum, words); return sum + (int)rest;
+    }
+    static __attribute__((noinline)) int hot_throws(const int *words, Step step) {
+        Tag tag = {{{1, 2}}}; HOT(sum, words); counter += sum & 1; return step(sum);
+    }
+    static __attribute__((noinline)) int cold_catches(const int *words, Step step) {
+        try { return hot_throws(words, step); } catch (int thrown) { return -thrown; }
+    }
+    inline int hot_inline(const int *words) { static int calls; HOT(sum, words); return sum + ++calls; }
+    int (*volatile pointer)(const int *) = hot_inline;
+    int main() {
+        Large large; for (int i = 0; i < 16; i++) large.words[i] = i * 5 % 7;
+        Large other = hot_returns(large);
+        std::printf("%d %d\n", hot_by_value(large, 1), hot_by_value(other, 2));
+        std::printf("%d\n", hot_variadic(5, 1, 2, 3, 4, 5, 6.5));
+        std::printf("%d %d\n", cold_catches(other.words, cold), cold_catches(large.words, [](int) { return 7; }));
+        std::printf("%d %d %d %d\n", counter, *self == counter, pointer(large.words), hot_inline(large.words));
+        return pointer != hot_inline;
+    }
+"#;
+
+#[test]
+fn functions_of_two_versions_call_each_other_and_share_their_variables() {
+    let directory = Directory::new("mixed");
+    directory.write("mixed.cpp", MIXED);
+    directory.ends("image build -O2 -o one.uim mixed.cpp", 0);
+    directory.ends("image build -O2 --cpu-targets 'x86-64-v2;x86-64-v3' -o hot.uim mixed.cpp", 0);
+    directory.ends("image build -O2 --cpu-targets 'x86-64-v3,clone_all;x86-64-v2' -o all.uim mixed.cpp", 0);
+    directory.ends("image build -O2 --partition early --parts 3 --cpu-targets 'x86-64-v2;x86-64-v3' -o parts.uim mixed.cpp", 0);
+    let expected = directory.ends("image run one.uim", 0);
+    assert_eq!(expected.lines().count(), 4, "{expected}");
+    for image in ["hot", "all", "parts"] {
+        assert_eq!(directory.ends(&format!("image run {image}.uim"), 0), expected, "{image}");
+        let verified = directory.ends(&format!("image verify {image}.uim"), 0);
+        assert_eq!(verified.lines().count(), 1, "{verified}");
+    }
+    let symbols = Command::new("nm").arg(directory.0.join("hot.uim")).output().expect("there is nm").stdout;
+    let symbols = String::from_utf8_lossy(&symbols);
+    let has = |name: &str| symbols.lines().any(|line| line.contains(name) && line.ends_with("@x86-64-v3"));
+    let hot = ["hot_by_value", "hot_returns", "hot_variadic", "hot_throws"].map(has);
+    assert_eq!(
+        (hot, ["cold_catches", "cold"].map(|name| has(&format!("L{}{name}", name.len())))),
+        ([true; 4], [false; 2]),
+        "{symbols}"
+    );
+}
+
+/// With one rounding the square has a rest. The instruction for that is what the better version has.
+const ROUNDED: &str = r#"
+    #include <stdio.h>
+    __attribute__((noinline)) double rest(double x, double y) { return x * x - y; }
+    int main(void) {
+        double x = 1 + 0x1p-30;
+        printf("%s\n", rest(x, 1 + 0x1p-29) == 0 ? "v2" : "v3");
+        return 0;
+    }
+"#;
+
+/// The emulator's processors: with their instruction sets, and no others.
+#[test]
+fn a_processor_runs_the_best_version_that_it_can() {
+    let emulator = Command::new("qemu-x86_64").arg("--version").output();
+    if !emulator.is_ok_and(|output| output.status.success()) {
+        assert!(std::env::var_os("CI").is_none(), "qemu-x86_64 is missing: scripts/setup.sh installs it");
+        // Nothing is left to say without a reader.
+        let _ = writeln!(std::io::stderr(), "skipped: there is no qemu-x86_64");
+        return;
+    }
+    let directory = Directory::new("processors");
+    directory.write("rounded.c", ROUNDED);
+    directory.write("mixed.cpp", MIXED);
+    directory.ends("image build -O2 --cpu-targets 'x86-64-v2;x86-64-v3' -o rounded.uim rounded.c", 0);
+    directory.ends("image build -O2 --cpu-targets 'x86-64-v2;x86-64-v3' -o mixed.uim mixed.cpp", 0);
+    let expected = directory.ends("image run mixed.uim", 0);
+    let on = |processor: &str, words: &str| {
+        let emulated = format!("qemu-x86_64 -cpu {processor} {}", uruk().display());
+        // Some processors have features that the emulator warns of.
+        let script = format!("cd {} && exec {emulated} {words} 2>&1", directory.0.display());
+        let mut command = Command::new("sh");
+        command.env_remove("URUK_CACHE").args(["-c", &script]);
+        let Outcome { end, stdout, .. } =
+            run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started");
+        let text = String::from_utf8_lossy(&stdout).into_owned();
+        let lines = text.lines().filter(|line| !line.starts_with("qemu-x86_64: warning"));
+        (end, lines.map(|line| format!("{line}\n")).collect::<String>())
+    };
+    for processor in ["qemu64", "core2duo"] {
+        // Nothing that it runs is beyond the oldest of all.
+        assert_eq!(
+            on(processor, "image run rounded.uim"),
+            (End::Exited(0), "v2\n".to_owned()),
+            "{processor}"
+        );
+        let (end, text) = on(processor, "image run mixed.uim");
+        assert_eq!(end, End::Exited(1), "{processor}: {text}");
+        let sentence = "mixed.uim: no version fits this processor: x86-64-v2 needs ";
+        assert!(text.contains(sentence) && text.contains("(x86-64-v3 also avx"), "{processor}: {text}");
+        assert!(text.contains("; build with --cpu-targets x86-64\n"), "{processor}: {text}");
+    }
+    let old = ["Nehalem", "Westmere", "SandyBridge"].map(|processor| (processor, "v2"));
+    let new = ["Haswell", "Broadwell", "Skylake-Server", "EPYC", "max"].map(|processor| (processor, "v3"));
+    for (processor, version) in [&old[..], &new].concat() {
+        let (end, text) = on(processor, "image run rounded.uim");
+        assert_eq!((end, &*text), (End::Exited(0), &*format!("{version}\n")), "{processor}");
+        assert_eq!(on(processor, "image run mixed.uim"), (End::Exited(0), expected.clone()), "{processor}");
+        let (_, text) = on(processor, "image info --targets mixed.uim");
+        let chosen: Vec<_> = text.lines().filter(|line| line.ends_with(", runs here")).collect();
+        assert!(
+            matches!(chosen[..], [line] if line.contains(&format!("-{version}: uses"))),
+            "{processor}: {text}"
+        );
+    }
+}
+
+/// Versions would pass it in registers of their own width.
+#[test]
+fn a_wide_vector_between_versions_is_refused() {
+    let directory = Directory::new("wide");
+    let vectors = "typedef float v8 __attribute__((vector_size(32)));";
+    directory.write(
+        "wide.c",
+        &format!("{vectors} v8 blend(v8 a, v8 b) {{ return a * b; }} int main(void) {{ return 0; }}"),
+    );
+    directory.write("near.c", &format!("{vectors} static __attribute__((noinline)) v8 blend(v8 a, v8 b) {{ return a * b; }} void f(v8 *a) {{ *a = blend(*a, *a); }} int main(void) {{ v8 a = {{3}}; f(&a); return a[0]; }}"));
+    let build = |targets: &str, file: &str, code| {
+        directory.ends(&format!("image build --cpu-targets '{targets}' -o a.uim {file}"), code)
+    };
+    let refused = build("x86-64-v2;x86-64-v3", "wide.c", 1);
+    let sentence =
+        "`blend` passes <8 x float>, which x86-64-v2 and x86-64-v3 do by different registers; pass a pointer";
+    assert!(refused.contains(sentence), "{refused}");
+    build("x86-64-v3", "wide.c", 0);
+    build("x86-64-v3;x86-64-v4", "wide.c", 0);
+    // Its callers are of its own version.
+    build("x86-64-v2;x86-64-v3", "near.c", 0);
+    directory.ends("image run a.uim", 9);
+}
+
+#[test]
+fn a_package_has_one_target() {
+    let directory = Directory::new("one-target");
+    directory.write("main.ll", "define i32 @main() { ret i32 0 }");
+    let words = "image build --package --cpu-targets 'x86-64-v2;x86-64-v3' -o a.uim main.ll";
+    assert!(directory.ends(words, 1).contains("packages have one target"));
 }

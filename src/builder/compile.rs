@@ -3,8 +3,8 @@
 use uruk_core::sync::Arc;
 use uruk_pipeline::helpers::{HelperPool, Helpers};
 use uruk_pipeline::ir::{
-    CodegenLevel, CompileError, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, OptimizationLevel,
-    OptimizationPipeline, Partition, llvm_build,
+    CodegenLevel, CompileError, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, ModuleVersion,
+    OptimizationLevel, OptimizationPipeline, Partition, llvm_build,
 };
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
@@ -29,6 +29,8 @@ pub(super) struct CompileOptions {
     pub(super) helpers: Option<Helpers>,
     /// Whether each function and each variable has a section.
     pub(super) has_sections: bool,
+    /// What modules are compiled for besides.
+    pub(super) versions: Arc<[ModuleVersion]>,
 }
 
 impl CompileOptions {
@@ -45,6 +47,7 @@ impl CompileOptions {
             dump: None,
             helpers: None,
             has_sections: false,
+            versions: Arc::default(),
         }
     }
 
@@ -59,6 +62,10 @@ impl CompileOptions {
         has_workers: bool,
         is_debugged: bool,
     ) -> Result<Modules, JitError> {
+        if self.helpers.is_some() && !self.versions.is_empty() {
+            let what = "images with several targets".to_owned();
+            return Err(CompileError::NotContained { what }.into());
+        }
         let refuses_calls = self.helpers.is_some() && (linking.on_call.is_some() || self.tiers.is_some());
         if refuses_calls {
             let what = "functions that are compiled when they are called".to_owned();
@@ -68,7 +75,9 @@ impl CompileOptions {
         let target = target.with_codegen_level(self.codegen_level);
         let target = if self.has_sections { target.with_sections(true, true) } else { target };
         let keeps_debug_info = self.keeps_debug_info.unwrap_or(is_debugged);
-        let compiler = IrCompiler::new(target.clone(), self.pipeline).with_partition(self.partition);
+        let compiler = IrCompiler::new(target.clone(), self.pipeline)
+            .with_partition(self.partition)
+            .with_versions(self.versions);
         let compiler = compiler.with_debug_info(keeps_debug_info);
         let compiler = self.dump.iter().cloned().fold(compiler, IrCompiler::with_dump);
         let compiler = match self.helpers {

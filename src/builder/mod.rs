@@ -9,7 +9,9 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, SessionError, SessionEvent, TaskDispatcher};
 use uruk_pipeline::debug::PerfFormat;
 #[cfg(feature = "llvm")]
-use uruk_pipeline::ir::{Dump, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition};
+use uruk_pipeline::ir::{
+    Dump, JitTargetMachineBuilder, ModuleVersion, OptimizationLevel, OptimizationPipeline, Partition,
+};
 use uruk_pipeline::lazy::{CompileTraceFile, LazyCallFailure};
 use uruk_pipeline::linking::CollectedObjects;
 use uruk_pipeline::memory::MemoryManager;
@@ -233,6 +235,13 @@ impl JitBuilder {
     #[must_use]
     pub fn perf(mut self, format: impl Into<Option<PerfFormat>>) -> Self {
         self.engine.perf = format.into();
+        self
+    }
+
+    /// Has modules compiled for further processors, which count where objects are linked as an image.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn versions(mut self, versions: Vec<ModuleVersion>) -> Self {
+        self.compile.versions = versions.into();
         self
     }
 

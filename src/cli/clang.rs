@@ -88,7 +88,12 @@ fn command(path: &Path, language: &str, options: SourceOptions<'_>) -> Result<Co
         command.arg("-g");
     }
     // Each function says which processor it is for.
-    command.args(processor.map(|name| format!("-march={name}")));
+    let mut words = processor.unwrap_or_default().split(',').filter(|word| !word.is_empty());
+    command.args(words.next().map(|name| format!("-march={name}")));
+    command.args(words.map(|word| match word.split_at(1) {
+        ("-", name) => format!("-mno-{name}"),
+        (_, name) => format!("-m{name}"),
+    }));
     command.args(["-x", language, "-fPIC", "-emit-llvm", "-c", "-o", "-"]).args([
         &format!("-{optimize}"),
         "-Xclang",

@@ -71,8 +71,8 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
     record::begin_if_read(stats)?;
     let observers = Observers::install(None, stats, false, &name)?;
     let built = builder(args).and_then(|builder| {
-        let source =
-            SourceOptions { optimize: args.optimize, with_lines: false, processor: Some(args.cpu.name()) };
+        let base = builder.base_target().to_owned();
+        let source = SourceOptions { optimize: args.optimize, with_lines: false, processor: Some(&base) };
         args.on.iter().try_for_each(|lower| builder.on(lower))?;
         for file in &args.files {
             add_file(&builder, file, args.language.as_deref(), source)?;
@@ -131,7 +131,7 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
         jit = jit.cache(CacheOptions::directory(directory));
     }
     jit = jit.function_sections(order.is_some() || only.is_some());
-    let builder = ImageBuilder::for_processors(args.cpu, jit)?;
+    let builder = ImageBuilder::for_targets(&args.cpu_targets, jit)?;
     let builder = match (&only, &order) {
         (Some(only), _) => builder.only(only),
         (None, Some(order)) => builder.order(order),

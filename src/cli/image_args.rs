@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
-use uruk::pipeline::arch::ProcessorLevel;
 use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy};
 
 use super::args::RunArgs;
@@ -69,8 +68,13 @@ pub(crate) struct ImageBuildArgs {
     pub(crate) optimize: OptimizationLevel,
 
     /// The processors that the image is compiled for: those of this level, and of those above. It runs on all that have what its code uses. LLVM IR may ask for less in its functions.
-    #[arg(long, value_name = "x86-64[-v2|-v3|-v4]", default_value = "x86-64-v2", value_parser = processor)]
-    pub(crate) cpu: ProcessorLevel,
+    ///
+    /// Several are separated by semicolons: "x86-64-v2;x86-64-v3". Functions of LLVM IR and of sources then have a version for each that makes
+    /// them faster, and the best that a processor can run is chosen when the image is loaded. A target is a processor by LLVM's name or `native`;
+    /// behind commas, instruction sets to add and to take away (+aes,-fma), and clone_all if every function is to have a version. The order
+    /// means nothing: the base is the target whose instruction sets all others have. Packages have one target.
+    #[arg(long, alias = "cpu", value_name = "TARGETS", default_value = "x86-64-v2")]
+    pub(crate) cpu_targets: String,
 
     /// Build on this image: what it defines is referred to, and stays in it. It is then named before the new one when that runs. Repeatable; an
     /// image is named behind those that it was built on.
@@ -196,9 +200,4 @@ pub(crate) struct ImageSources {
     /// Optimization level that they are compiled with here.
     #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
     pub(crate) optimize: OptimizationLevel,
-}
-
-fn processor(name: &str) -> Result<ProcessorLevel, String> {
-    let names = || ProcessorLevel::ALL.map(ProcessorLevel::name).join(", ");
-    ProcessorLevel::by_name(name).ok_or_else(|| format!("the levels are {}", names()))
 }

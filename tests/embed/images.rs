@@ -218,6 +218,65 @@ fn an_image_needs_the_instructions_that_its_code_uses() {
     assert!(wide.best_target(used).is_some());
 }
 
+/// The order of targets decided which was the base: julia#50148, julia#58952.
+#[test]
+fn targets_in_any_order_make_the_same_image() {
+    let text = "
+        @sum = global double 0.0
+        declare double @llvm.fmuladd.f64(double, double, double)
+        define double @rest(double %x, double %y) {
+          %r = call double @llvm.fmuladd.f64(double %x, double %x, double %y)
+          store double %r, ptr @sum
+          ret double %r
+        }
+        define ptr @address() { ret ptr @rest }
+        define i64 @plain(i64 %x) { %y = add i64 %x, 1 ret i64 %y }";
+    let build = |targets: &str| {
+        let builder = ImageBuilder::for_targets(targets, Jit::builder().threads(1)).expect("an engine");
+        builder.add_ir_text("rest.ll", text).expect("the name is free");
+        builder.build().unwrap_or_else(|error| panic!("{}", WithCauses(&error)))
+    };
+    let first = build("x86-64-v2;x86-64-v3;x86-64-v4");
+    for targets in [
+        "x86-64-v2;x86-64-v4;x86-64-v3",
+        "x86-64-v3;x86-64-v2;x86-64-v4",
+        "x86-64-v3;x86-64-v4,clone_hot;x86-64-v2",
+        "x86-64-v4;x86-64-v2,clone_all;x86-64-v3",
+        "x86-64-v4;x86-64-v3;x86-64-v2",
+    ] {
+        assert!(build(targets).bytes() == first.bytes(), "{targets}");
+    }
+    let reader = first.reader().expect("it is sound");
+    let names: Vec<_> = reader.targets().map(|target| target.name.to_owned()).collect();
+    assert_eq!(names, ["x86-64-v2", "x86-64-v3", "x86-64-v4"]);
+    let best = |has: Features| reader.best_target(has).map(|(_, target)| target.name);
+    assert_eq!(best(Features::NONE), Some("x86-64-v2"), "it uses nothing");
+    assert_eq!(best(ProcessorLevel::V3.features()), Some("x86-64-v3"));
+    // The code for the newer one is not better.
+    assert_eq!(best(ProcessorLevel::V4.features()), Some("x86-64-v3"));
+    let versions: Vec<_> = reader.symbols().filter(|symbol| symbol.name.contains('@')).collect();
+    assert!(versions.iter().all(|version| version.name.starts_with("rest@")), "{versions:?}");
+
+    let image = ImageOnDisk::with(first.bytes());
+    let jit = engine(1);
+    let loaded = jit.load_image(&image.0, ImageOptions::new()).expect("it is whole");
+    assert_eq!(&*loaded.target(), best(Features::of_this_processor()).expect("it runs here"));
+    // SAFETY: these are the functions' signatures.
+    let (rest, address) = unsafe {
+        let rest = jit.get::<extern "C" fn(f64, f64) -> f64>("rest");
+        (rest.expect("it is there"), jit.get::<extern "C" fn() -> usize>("address").expect("it is there"))
+    };
+    let x = 1.0 + 1.0 / f64::from(1 << 30);
+    let is_fused = &*loaded.target() == "x86-64-v3";
+    let expected = if is_fused { x.mul_add(x, -(x * x)) } else { 0.0 };
+    assert_eq!(rest(x, -(x * x)), expected);
+    assert_eq!(
+        address(),
+        jit.lookup("rest").expect("it is there").address.value() as usize,
+        "a function has one address"
+    );
+}
+
 #[test]
 fn what_is_undefined_is_told_when_the_image_is_built() {
     let builder = ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");

@@ -2,10 +2,10 @@
 
 use super::error::BindError;
 use super::format::Region;
-use super::reader::{ImageReader, TableRow};
+use super::reader::{ImageReader, ImageVersion, TableRow};
 use crate::arch::Architecture;
 use crate::link::{Rebase, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact};
-use crate::memory::InFlightAlloc;
+use crate::memory::{FileSegment, InFlightAlloc};
 
 /// Gives every word of the segments in `memory` its value. `to` says where they lie, and what they meet.
 ///
@@ -39,6 +39,39 @@ pub(crate) fn bind(
         let bytes = memory.working(field.segment.into());
         let bytes = bytes.get_mut(field.offset as usize..field.offset as usize + size);
         rebases.apply_one(&field, bytes.ok_or_else(|| damaged(reader, Region::Fields))?, to)?;
+    }
+    Ok(())
+}
+
+/// Has calls of functions with versions for `target` go by these. The words are bound afterwards, as words with addresses of the image.
+///
+/// # Errors
+/// [`BindError`] if the table is damaged.
+///
+/// # Cost
+/// A search for each version.
+pub(crate) fn choose(reader: &ImageReader, memory: &mut InFlightAlloc, target: u32) -> Result<(), BindError> {
+    let relative = reader.count(Region::Relative);
+    let is_relative = |slot: u64| {
+        let word = |row| reader.row(Region::Relative, row).map_or(u64::MAX, |row| row.half(0).into());
+        let (mut from, mut until) = (0, relative);
+        while from < until {
+            let middle = from + (until - from) / 2;
+            if word(middle) < slot { from = middle + 1 } else { until = middle }
+        }
+        word(from) == slot
+    };
+    for ImageVersion { slot, code, .. } in reader.versions().filter(|version| version.target == target) {
+        let inside = |segment: &&FileSegment| {
+            segment.address <= slot && slot - segment.address < segment.content_bytes && segment.is_written
+        };
+        let found = reader.segments().iter().enumerate().find(|(_, segment)| inside(segment));
+        let place = found.filter(|_| is_relative(slot) && reader.code().contains(&code));
+        let (segment, at) = place
+            .map(|(index, segment)| (index, (slot - segment.address) as usize))
+            .ok_or_else(|| damaged(reader, Region::Versions))?;
+        let word = memory.working(segment).get_mut(at..at + 8);
+        word.ok_or_else(|| damaged(reader, Region::Versions))?.copy_from_slice(&code.to_le_bytes());
     }
     Ok(())
 }

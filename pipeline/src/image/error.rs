@@ -78,7 +78,7 @@ pub enum ImageError {
     },
     /// The processor lacks instructions that the code uses.
     #[error(
-        "{}: no version fits this processor: {target} needs {}, which it lacks{others}; build with --cpu {build}",
+        "{}: no version fits this processor: {target} needs {}, which it lacks{others}; build with --cpu-targets {build}",
         path.display(), missing.join(", ")
     )]
     Processor {

@@ -9,12 +9,13 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLocals};
 use super::host::HostParts;
 use super::package::BuiltUnit;
-use crate::arch::{Architecture, Class, CodeNeeds, Features, ProcessorTarget};
+use crate::arch::{Architecture, Class, CodeNeeds, ProcessorTarget};
 use crate::debug::{NamedCode, NamedSymbol};
 use crate::executor::{Initializers, TlsPlacement, TlsShape};
+use crate::link::graph::SymbolId;
 use crate::link::{
-    Allocated, CodeOrder, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase, RebaseTarget,
-    parts,
+    Allocated, CodeOrder, GraphVersions, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase,
+    RebaseTarget, parts,
 };
 use crate::memory::{
     Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
@@ -87,7 +88,7 @@ pub(super) struct BuiltFunction {
     pub(super) target: Result<u64, u32>,
 }
 
-/// Links whole objects, in this order, as an image for the processors of `target`. `is_discarded` says of which names the definitions do not count, and
+/// Links whole objects, in this order, as an image for the processors of `targets`, of which the first is the base. `is_discarded` says of which names the definitions do not count, and
 /// `import` gives the flags of the definition of a name elsewhere, if there is one.
 ///
 /// The memory begins at `base` during the link; the result is the same for every base.
@@ -98,10 +99,10 @@ pub fn link_image(
     objects: &[ObjectBuffer],
     is_discarded: &dyn Fn(&str) -> bool,
     import: &dyn Fn(&str) -> Option<SymbolFlags>,
-    target: &ProcessorTarget,
+    targets: &[ProcessorTarget],
     base: u64,
 ) -> Result<BuiltImage, LinkError> {
-    link_image_in_order(objects, is_discarded, import, target, base, None)
+    link_image_in_order(objects, is_discarded, import, targets, base, None)
 }
 
 /// The same, with some functions before all others, or without others.
@@ -112,12 +113,13 @@ pub fn link_image_in_order(
     objects: &[ObjectBuffer],
     is_discarded: &dyn Fn(&str) -> bool,
     import: &dyn Fn(&str) -> Option<SymbolFlags>,
-    target: &ProcessorTarget,
+    targets: &[ProcessorTarget],
     base: u64,
     order: Option<CodeOrder<'_>>,
 ) -> Result<BuiltImage, LinkError> {
     let graphs = objects.iter().map(parts::parse).collect::<Result<Vec<_>, _>>()?;
-    let graph = LinkGraph::merge(graphs)?;
+    let mut graph = LinkGraph::merge(graphs)?;
+    let versions = graph.choose_versions(targets, is_discarded)?;
     let whole = graph.name();
     let requests = Arc::<OnceLock<Vec<_>>>::default();
     let memory = Plain { base, requests: requests.clone() };
@@ -130,6 +132,10 @@ pub fn link_image_in_order(
         .iter()
         .map(|(address, place)| ((address.value() - base) as u32, place.offset as u32))
         .collect();
+    let address = |symbol| link.address_of(symbol).map(|address| (address.value() - base) as u32);
+    let version_code: Vec<_> =
+        versions.code.iter().filter_map(|&(target, code)| Some((address(code)?, target))).collect();
+    let versions = built_versions(&versions, address);
     let names = link.names();
     let symbols = symbols(&link, &names, base);
     let externals: Vec<(Box<str>, bool)> =
@@ -193,8 +199,8 @@ pub fn link_image_in_order(
         .collect();
     image.place(&requests, base);
     image.sort_fields(rebases.fields, base).map_err(|()| not_position_independent(&whole))?;
-    let needs = image.needs(target.features);
-    image.targets.push(BuiltTarget { target: target.clone(), needs });
+    image.versions = versions;
+    image.add_targets(targets, &version_code);
     Ok(image)
 }
 
@@ -206,25 +212,33 @@ impl BuiltImage {
         }
     }
 
-    /// What the code needs, as code for processors with `declared`. It is decoded from the start of each symbol on, and from there to the next.
-    fn needs(&self, declared: Features) -> CodeNeeds {
+    /// Notes the targets, with what their code needs. It is decoded from the start of each symbol on, and from there to the next.
+    /// `versions` has the addresses of code that is not the base's.
+    fn add_targets(&mut self, targets: &[ProcessorTarget], versions: &[(u32, u32)]) {
+        let versions: HashMap<u64, u32> =
+            versions.iter().map(|&(address, target)| (address.into(), target)).collect();
+        let mut needs = vec![CodeNeeds::default(); targets.len()];
         let code =
             self.segments.iter().zip(&self.contents).filter(|(segment, _)| segment.kind == SegmentKind::Code);
         let mut starts: Vec<u64> =
             self.symbols.iter().filter(|symbol| symbol.is_code()).map(|symbol| symbol.address).collect();
         starts.sort_unstable();
-        let mut needs = CodeNeeds::default();
         for (segment, contents) in code {
             let end = segment.address + contents.len() as u64;
             let inside = starts.iter().copied().filter(|start| (segment.address..end).contains(start));
             let (mut from, ends) = (segment.address, inside.chain([end]));
             for until in ends {
                 let part = &contents[(from - segment.address) as usize..(until - segment.address) as usize];
-                needs = needs.with(CodeNeeds::of_code(part, declared));
+                let target = versions.get(&from).map_or(0, |target| *target as usize);
+                needs[target] = needs[target].with(CodeNeeds::of_code(part, targets[target].features));
                 from = until;
             }
         }
-        needs
+        let base = needs[0];
+        let targets = targets.iter().zip(&needs);
+        self.targets = targets
+            .map(|(target, needs)| BuiltTarget { target: target.clone(), needs: needs.with(base) })
+            .collect();
     }
 
     /// Gives each segment its place in the file.
@@ -338,6 +352,17 @@ fn symbols(link: &Link<Allocated>, names: &NamedCode, base: u64) -> Vec<BuiltSym
         address: symbol.start - base,
     }));
     symbols
+}
+
+/// The versions that are there, at their addresses.
+fn built_versions(versions: &GraphVersions, address: impl Fn(SymbolId) -> Option<u32>) -> Vec<BuiltVersion> {
+    let mut built = Vec::new();
+    for (slot, versions) in &versions.functions {
+        let Some(slot) = address(*slot) else { continue };
+        let version = |&(target, code): &_| Some(BuiltVersion { slot, target, code: address(code)? });
+        built.extend(versions.iter().filter_map(version));
+    }
+    built
 }
 
 /// The functions of all objects, in the order in which the parts of one file would have them.

@@ -46,7 +46,7 @@ mod validate;
 mod writer;
 
 pub use below::readable_id;
-pub(crate) use bind::{bind, needed_distances};
+pub(crate) use bind::{bind, choose, needed_distances};
 pub use error::{BindError, HostPartError, ImageError};
 pub use format::{ImageFlags, ImageSymbol, ImageTarget, SymbolTraits};
 pub use host::{BuiltInstance, HostParts};

@@ -24,6 +24,7 @@ use super::pending::PendingModule;
 use super::processor::fingerprint;
 use super::symbols::ModuleInterface;
 use super::target::TargetOptions;
+use super::versions::ModuleVersion;
 use crate::cache::{
     CacheEvent, CacheMode, CacheObserver, CompileCache, CompileCacheStats, Counter, EntryKind,
     InterfaceIngredients, Key, KeyBuilder, Miss, ObjectCache as _, ObjectIngredients, Origin,
@@ -387,12 +388,19 @@ pub(super) fn object_key(
         kept: _,
         listing: _,
         helpers: _,
+        versions,
     } = compiler;
     let mut options = options_of(target.decided());
     // A module that was compiled without the verifier is no hit for a compiler that verifies.
     options.extend([("verified", u64::from(verified)), ("debug information", u64::from(*keeps_debug_info))]);
     options.extend(partition.ingredients());
-    let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
+    let (mut passes, hooks) = (pipeline.text(), pipeline.hook_ids());
+    for ModuleVersion { name, target, vector_bits, base } in &**versions {
+        // In no name of a pass there is a line's end.
+        let TargetOptions { cpu, features, .. } = target.decided();
+        let (base, base_bits) = base;
+        passes.push_str(&format!("\nfor {name}: {cpu} {features} {vector_bits} beside {base} {base_bits}"));
+    }
     let ingredients =
         ObjectIngredients { interface, options: &options, passes: &passes, hooks: &hooks, kept, discards };
     ingredients.key()
@@ -414,6 +422,7 @@ impl IrCompiler {
             kept: _,
             listing: _,
             helpers: _,
+            versions: _,
         } = self;
         let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
         let options = options_of(target.decided());
@@ -513,6 +522,13 @@ mod tests {
         let whole = IrCompiler::host(O2).expect("host target");
         let named = JitTargetMachineBuilder::new(whole.target().options().clone()).expect("this machine");
         let (none, level) = (OptimizationPipeline::none, OptimizationPipeline::level);
+        let version = |cpu: &str, features: &str| -> Arc<[ModuleVersion]> {
+            let options = whole.target().options().clone();
+            let options = TargetOptions { cpu: cpu.into(), features: features.into(), ..options };
+            let target = JitTargetMachineBuilder::new(options).expect("LLVM knows it");
+            let (name, base) = (cpu.into(), ("x86-64".into(), 128));
+            [ModuleVersion { name, target, vector_bits: 256, base }].into()
+        };
         let hook = |id: &str| PassHook::new(id, |_| Ok::<_, String>(()));
         let (early, passes) = (Stage::EarlySimplification, OptimizationPipeline::passes("mem2reg"));
         let changed = changed_one_at_a_time!(
@@ -549,6 +565,7 @@ mod tests {
                 listing: [], // As with a dump.
                 keeps_debug_info: [true],
                 helpers: [],
+                versions: [version("x86-64-v3", ""), version("x86-64-v3", "+aes"), version("x86-64-v4", "")],
             }
         );
         let described = changed.iter().map(|(field, compiler)| {
@@ -561,8 +578,10 @@ mod tests {
                 kept: _,
                 listing: _,
                 helpers: _,
+                versions,
             } = compiler;
-            (format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info}"), keys(compiler)[1])
+            let described = format!("{field}: {pipeline:?} {partition:?} {keeps_debug_info} {versions:?}");
+            (described, keys(compiler)[1])
         });
         assert_apart(described.chain([("unchanged".to_owned(), keys(&whole)[1])]));
     }

@@ -18,8 +18,9 @@ use super::part_cache::PartCache;
 use super::partition::{Partition, PartitionPolicy, Parts};
 use super::stages::Stage;
 use super::target::JitTargetMachineBuilder;
+use super::versions::{ModuleVersion, check_signatures, publish};
 use crate::helpers::HelperPool;
-use crate::object::ObjectBuffer;
+use crate::object::{ObjectBuffer, buffers_of_parts, join_parts};
 
 /// Compiles modules one after another, on as many threads as call it.
 ///
@@ -41,6 +42,8 @@ pub struct IrCompiler {
     pub(super) keeps_debug_info: bool,
     /// The processes that compile, in place of this one.
     pub(super) helpers: Option<Arc<HelperPool>>,
+    /// What modules are compiled for besides.
+    pub(super) versions: Arc<[ModuleVersion]>,
 }
 
 impl IrCompiler {
@@ -56,6 +59,7 @@ impl IrCompiler {
             listing,
             keeps_debug_info: false,
             helpers: None,
+            versions: Arc::default(),
         }
     }
 
@@ -78,6 +82,15 @@ impl IrCompiler {
     #[must_use]
     pub fn with_partition(self, partition: Partition) -> Self {
         Self { partition, ..self }
+    }
+
+    /// The same compiler, whose objects have code for further processors. Linked alone they are as they would be without; an image has all.
+    ///
+    /// # Cost
+    /// Each module is compiled once more for each, and functions of it are not local to their objects.
+    #[must_use]
+    pub fn with_versions(self, versions: impl Into<Arc<[ModuleVersion]>>) -> Self {
+        Self { versions: versions.into(), ..self }
     }
 
     /// The same compiler, which writes what it works on to a directory. The objects are the same.
@@ -226,14 +239,53 @@ impl IrCompiler {
             return self.compile_apart(helpers, module);
         }
         let locked = module.lock()?;
-        let compiled = self.compile_locked(&locked);
+        let versions = self.versions_of(&locked)?;
+        let compiled = match versions.is_empty() {
+            true => self.compile_locked(&locked),
+            // What linking leaves out must be able to go.
+            false => self.in_sections(self.target.clone()).compile_locked(&locked),
+        };
         drop(locked);
         // Modules are large: this one goes before anybody looks at the object.
         drop(module);
-        match compiled? {
-            CompiledModule::Whole(object) => Ok(object),
-            CompiledModule::Divided(parts) => parts.compile(session, cache),
+        let base = match compiled? {
+            CompiledModule::Whole(object) => object,
+            CompiledModule::Divided(parts) => parts.compile(session, cache.clone())?,
+        };
+        if versions.is_empty() {
+            return Ok(base);
         }
+        let broken = |error: object::read::Error| CompileError::Codegen {
+            module: base.name().clone(),
+            message: error.to_string(),
+        };
+        let mut objects = buffers_of_parts(&base).map_err(broken)?;
+        for (target, module) in versions {
+            let compiler = Self { versions: Arc::default(), ..self.in_sections(target) };
+            let object = compiler.compile_beside(module, session, cache.clone())?;
+            objects.extend(buffers_of_parts(&object).map_err(broken)?);
+        }
+        Ok(join_parts(base.name(), &objects))
+    }
+
+    /// The same compiler for a target, with a section for each function and variable.
+    fn in_sections(&self, target: JitTargetMachineBuilder) -> Self {
+        Self { target: target.with_sections(true, true), ..self.clone() }
+    }
+
+    /// The versions of a module, each with its target.
+    fn versions_of(
+        &self,
+        module: &LockedModule<'_>,
+    ) -> Result<Vec<(JitTargetMachineBuilder, ThreadSafeModule)>, CompileError> {
+        if self.versions.is_empty() {
+            return Ok(Vec::new());
+        }
+        normalize(module, &self.target)?;
+        if !publish(module)? {
+            return Ok(Vec::new());
+        }
+        self.versions.iter().map(|version| Ok((version.target.clone(), version.of(module)?))).collect()
     }
 
     /// A copy of `module` in a context of its own, as [`IrCompiler::compile`] has it before it optimizes. The copy's bitcode
@@ -323,6 +375,7 @@ pub(super) fn generate(
     mut watched: Watched,
 ) -> Result<ObjectBuffer, CompileError> {
     watched.optimized(module, target);
+    check_signatures(module)?;
     let phase = uruk_core::phase!(
         "ir.codegen",
         unit = %module.name(),

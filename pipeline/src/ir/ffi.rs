@@ -300,6 +300,23 @@ unsafe extern "C-unwind" {
         data: *mut c_void,
     ) -> bool;
     pub(super) fn uruk_llvm_take_shape(module: LLVMModuleRef, form: *const c_char, size: usize) -> bool;
+    pub(super) fn uruk_llvm_publish_all(module: LLVMModuleRef) -> bool;
+    pub(super) fn uruk_llvm_make_version(
+        module: LLVMModuleRef,
+        base: *const c_char,
+        target: *const c_char,
+        cpu: *const c_char,
+        features: *const c_char,
+        base_bits: u32,
+        target_bits: u32,
+    );
+    pub(super) fn uruk_llvm_wide_signature(module: LLVMModuleRef) -> *mut c_char;
+    pub(super) fn uruk_llvm_processor(
+        cpu: *const c_char,
+        features: *const c_char,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize),
+        data: *mut c_void,
+    ) -> bool;
     pub(super) fn uruk_llvm_shell(module: LLVMModuleRef, keeps_debug_info: bool) -> *mut c_void;
     pub(super) fn uruk_llvm_dispose_shell(shell: *mut c_void);
     pub(super) fn uruk_llvm_outline(

@@ -55,6 +55,7 @@ mod symbols;
 mod target;
 mod target_machine;
 mod unit;
+mod versions;
 mod whole_file;
 
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
@@ -85,3 +86,4 @@ pub use stages::Stage;
 pub use symbols::{ModuleInterface, ModuleSymbol};
 pub use target::{CodeModel, CodegenLevel, JitTargetMachineBuilder, TargetOptions};
 pub use unit::{IrMaterializationUnit, define_ir};
+pub use versions::{ModuleVersion, features_of_processor};

@@ -21,6 +21,7 @@ pub(super) struct PartCounts {
 }
 
 /// The cache for objects of parts and of functions.
+#[derive(Clone)]
 pub(super) struct PartCache {
     pub(super) store: Arc<CompileCache>,
     pub(super) mode: CacheMode,

@@ -44,6 +44,7 @@ mod tables;
 mod terms;
 mod tls;
 mod tls_detour;
+mod versions;
 
 pub use error::{LinkError, Site, UndefinedSymbol};
 pub use graph::LinkGraph;
@@ -53,3 +54,4 @@ pub use phases::{Allocated, Built, Fixed, Link, Resolved};
 pub use rebase::{Rebase, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact};
 pub use rename::Rename;
 pub use terms::{LinkEnvironment, LinkOptions, LinkSizes, Linked, SectionRange};
+pub(crate) use versions::GraphVersions;

@@ -18,6 +18,11 @@ pub struct CodeOrder<'o> {
     pub is_whole: bool,
 }
 
+/// The name of a function, of which this may be a version (`versions.rs`).
+fn without_target(name: &str) -> &str {
+    name.rsplit_once('@').map_or(name, |(name, _)| name)
+}
+
 /// The blocks of functions that have a place, in that order.
 pub(super) fn first(graph: &LinkGraph<'_>, order: &CodeOrder<'_>) -> Vec<BlockId> {
     let mut places = FxHashMap::<BlockId, u32>::default();
@@ -27,7 +32,7 @@ pub(super) fn first(graph: &LinkGraph<'_>, order: &CodeOrder<'_>) -> Vec<BlockId
             continue;
         }
         let object = graph.objects.get(symbol.object.index()).map_or("", |name| name);
-        if let Some(place) = (order.place)(object, graph.text(symbol.name)) {
+        if let Some(place) = (order.place)(object, without_target(graph.text(symbol.name))) {
             places.entry(block).and_modify(|known| *known = place.min(*known)).or_insert(place);
         }
     }

@@ -148,6 +148,17 @@ impl Link<Allocated> {
         })
     }
 
+    /// The address of a symbol in a block that is there.
+    pub(crate) fn address_of(&self, symbol: SymbolId) -> Option<ExecutorAddr> {
+        let placed = &self.phase.placed;
+        match placed.graph.symbols[symbol.index()].location {
+            Location::Block(block, _) if placed.graph.blocks[block.index()].live => {
+                placed.address(symbol).map(ExecutorAddr::new)
+            }
+            _ => None,
+        }
+    }
+
     /// Every name the graph refers to and does not define, and whether it may stay undefined.
     pub fn externals(&self) -> impl ExactSizeIterator<Item = (&str, bool)> {
         let graph = &self.phase.placed.graph;

@@ -84,6 +84,14 @@ fn discard_definitions(graph: &mut LinkGraph<'_>, is_discarded: &dyn Fn(&str) ->
     }
 }
 
+/// Whether each block would stay now. The graph is as it was.
+pub(super) fn live(graph: &mut LinkGraph<'_>) -> Vec<bool> {
+    let (blocks, frames) = (graph.blocks.clone(), graph.frames.clone());
+    mark(graph);
+    graph.frames = frames;
+    std::mem::replace(&mut graph.blocks, blocks).iter().map(|block| block.live).collect()
+}
+
 /// Keeps what cannot go and everything it refers to. Frame description entries follow their function, not the
 /// other way round.
 fn mark(graph: &mut LinkGraph<'_>) {

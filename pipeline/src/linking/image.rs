@@ -29,7 +29,7 @@ use super::publish::{Announced, Functions, publish};
 use super::share::LinkedCode;
 use crate::executor::{Actions, CodeExtent, TlsImage, TlsPlacement, TlsReservation, UnwindTable};
 use crate::image::{
-    BindError, ImageError, ImageFile, ImageFlags, ImageReader, ImageSymbol, SymbolTraits, bind,
+    BindError, ImageError, ImageFile, ImageFlags, ImageReader, ImageSymbol, SymbolTraits, bind, choose,
     needed_distances,
 };
 use crate::link::RebaseTo;
@@ -321,6 +321,8 @@ impl ObjectLinkingLayer {
             import_tls: &|number| places.imports.get(number as usize).copied().flatten(),
         };
         let mut memory = InFlightAlloc::new(Box::new(mapped));
+        let (target, _) = reader.target_here()?;
+        choose(reader, &mut memory, target)?;
         bind(reader, &mut memory, &to, base)?;
         let initializers = reader.functions(base, |number| {
             let function = import(number).filter(|found| found.flags.contains(SymbolFlags::CALLABLE));

@@ -36,6 +36,8 @@ pub(crate) use interface::{default_version, is_bound_by_linker};
 pub use kind::{FileKind, is_script};
 pub use layer::ObjectLayer;
 pub(crate) use parts::LOCAL_PREFIX;
+#[cfg(feature = "llvm")]
+pub(crate) use parts::buffers_of_parts;
 pub use parts::{archive_of_parts, join_parts, parts, with_names_of_module};
 pub(crate) use proportion::{NameBudget, check_sections};
 pub(crate) use relocations::Relocations;

@@ -90,6 +90,21 @@ pub fn parts(object: &ObjectBuffer) -> Option<Result<Vec<&[u8]>, object::read::E
     Some(read())
 }
 
+/// The same as buffers, also of one object.
+///
+/// # Errors
+/// An archive that cannot be read.
+#[cfg(feature = "llvm")]
+pub(crate) fn buffers_of_parts(object: &ObjectBuffer) -> Result<Vec<ObjectBuffer>, object::read::Error> {
+    let Some(parts) = parts(object) else { return Ok(vec![object.clone()]) };
+    let start = object.bytes().as_ptr() as usize;
+    let parts = parts?.into_iter().filter_map(|part| {
+        let at = part.as_ptr() as usize - start;
+        object.slice(object.name().clone(), at..at + part.len())
+    });
+    Ok(parts.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

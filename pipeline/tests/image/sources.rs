@@ -68,7 +68,7 @@ pub(crate) fn program(flags: &[&str]) -> Vec<ObjectBuffer> {
 /// Links an image whose imports are functions, as far as they are not called absent.
 pub(crate) fn image(objects: &[ObjectBuffer], base: u64) -> Result<BuiltImage, LinkError> {
     let import = |name: &str| (name != "absent").then_some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
-    link_image(objects, &|_| false, &import, &ProcessorLevel::V1.into(), base)
+    link_image(objects, &|_| false, &import, &[ProcessorLevel::V1.into()], base)
 }
 
 /// The units of a program, in one file.
@@ -76,7 +76,7 @@ pub(crate) fn package_of(objects: &[ObjectBuffer]) -> BuiltImage {
     let import = |name: &str| (name != "absent").then_some(SymbolFlags::EXPORTED | SymbolFlags::CALLABLE);
     let units = objects.iter().map(|object| {
         let image =
-            link_image(std::slice::from_ref(object), &|_| false, &import, &ProcessorLevel::V1.into(), 0);
+            link_image(std::slice::from_ref(object), &|_| false, &import, &[ProcessorLevel::V1.into()], 0);
         let image = image.unwrap_or_else(|error| panic!("{error}"));
         let source = (object.name().as_ref().into(), [object.bytes().len() as u8; 32]);
         BuiltUnit::new(object.name().as_ref(), &image, vec![source], Vec::new())

@@ -28,7 +28,7 @@ fn reader_of(
         let object = ObjectBuffer::new(&*name, object);
         let none = |_: &str| None::<SymbolFlags>;
         let image =
-            link_image(&[object], &|_| false, &none, &ProcessorLevel::V1.into(), 0).expect("it links");
+            link_image(&[object], &|_| false, &none, &[ProcessorLevel::V1.into()], 0).expect("it links");
         let mut unit = BuiltUnit::new(&*name, &image, vec![(path(number).into(), key(number))], Vec::new());
         assumes(number).into_iter().for_each(|definition| unit.assume(definition, [9; 32]));
         unit
@@ -149,8 +149,13 @@ fn two_thousand_units_in_a_chain_are_asked_about() {
         let at =
             bytes.windows(7).position(|name| name == b"f00000\0").expect("the name is in the table of names");
         bytes[at..at + name.len()].copy_from_slice(name.as_bytes());
-        let image =
-            link_image(&[ObjectBuffer::new(&*name, bytes)], &|_| false, &none, &ProcessorLevel::V1.into(), 0);
+        let image = link_image(
+            &[ObjectBuffer::new(&*name, bytes)],
+            &|_| false,
+            &none,
+            &[ProcessorLevel::V1.into()],
+            0,
+        );
         let mut unit = BuiltUnit::new(&*name, &image.expect("it links"), Vec::new(), Vec::new());
         unit.assume(format!("f{:05}", number + 1), [9; 32]);
         unit

@@ -64,11 +64,13 @@ pub struct ProcessorTarget {
     pub name: Box<str>,
     /// The instruction sets that its code may use.
     pub features: Features,
+    /// Whether each function has a version for them, also one that is not expected to be faster.
+    pub is_whole: bool,
 }
 
 impl From<ProcessorLevel> for ProcessorTarget {
     fn from(level: ProcessorLevel) -> Self {
-        Self { name: level.name().into(), features: level.features() }
+        Self { name: level.name().into(), features: level.features(), is_whole: false }
     }
 }
 
