@@ -103,7 +103,7 @@ impl Modules {
         passes: Option<&OptimizationPipeline>,
     ) -> Result<FileUnits, JitError> {
         let (session, objects) = (tracker.dylib().session(), self.linking.objects());
-        let other = passes.map(|passes| self.layer.with_pipeline(passes.clone()));
+        let other = passes.map(|passes| self.layer.with_pipeline(passes.clone())).transpose()?;
         let layer = other.as_ref().unwrap_or(&self.layer);
         let unit = IrMaterializationUnit::from_shape(session, layer, objects, name, module)?;
         // The verifier has run over the copy, if there is one.

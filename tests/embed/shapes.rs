@@ -153,6 +153,32 @@ fn addresses_of_one_object_may_take_the_places_of_addresses_of_two() {
 }
 
 #[test]
+fn variables_with_addresses_may_have_those_of_one_object() {
+    let jit = engine(1);
+    let module = |number: usize, filled: usize, read: usize| {
+        format!(
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
+             @filled = internal constant ptr inttoptr (i64 {filled} to ptr)
+             @read = internal constant ptr inttoptr (i64 {read} to ptr)
+             define i64 @f{number}() {{
+               %read = load ptr, ptr @read
+               %before = load i64, ptr %read
+               %filled = load ptr, ptr @filled
+               call void @llvm.memset.p0.i64(ptr %filled, i8 -1, i64 256, i1 false)
+               %after = load i64, ptr %read
+               %changed = xor i64 %before, %after
+               ret i64 %changed
+             }}"
+        )
+    };
+    let (apart, together) = (address([0_i64; 32]), address([0_i64; 32]));
+    add(&jit, &module(1, apart, address(0_i64)));
+    add(&jit, &module(2, together, together + 128));
+    assert_eq!([call(&jit, "f1"), call(&jit, "f2")], [0, -1]);
+    assert_eq!(counts(&jit), (1, 1));
+}
+
+#[test]
 fn fields_of_one_structure_are_told_apart() {
     let jit = engine(1);
     let module = |number: usize, first: usize, second: usize| {

@@ -230,12 +230,8 @@ impl IrCache {
         name: &Arc<str>,
         found: Result<T, Miss>,
     ) -> Result<Option<T>, CompileError> {
-        let (hits, misses) = (&self.counts.interface_hits, &self.counts.interface_misses);
-        if found.is_ok() {
-            hits.add(1)
-        } else {
-            misses.add(1)
-        }
+        let CachedCounts { interface_hits: hits, interface_misses: misses, .. } = &self.counts;
+        if found.is_ok() { hits } else { misses }.add(1);
         let outcome = found.as_ref().map(|_| ()).map_err(Miss::clone);
         self.tell(&CacheEvent::new(name.clone(), EntryKind::Interface, Some(*key), outcome));
         match found {
@@ -344,12 +340,8 @@ impl IrCache {
 
     /// Counts and reports the result of a lookup of an object.
     pub(super) fn tell_of_object(&self, name: &Arc<str>, key: Option<Key>, outcome: Result<(), Miss>) {
-        let (hits, misses) = (&self.counts.object_hits, &self.counts.object_misses);
-        if outcome.is_ok() {
-            hits.add(1)
-        } else {
-            misses.add(1)
-        }
+        let CachedCounts { object_hits: hits, object_misses: misses, .. } = &self.counts;
+        if outcome.is_ok() { hits } else { misses }.add(1);
         self.tell(&CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
     }
 

@@ -73,9 +73,15 @@ impl IrCompiler {
     }
 
     /// The same compiler with other passes.
-    #[must_use]
-    pub fn with_pipeline(self, pipeline: OptimizationPipeline) -> Self {
-        Self { pipeline, ..self }
+    ///
+    /// # Errors
+    /// [`CompileError::NotContained`] if hooks run between the passes, and it compiles in [helpers](Self::with_helpers).
+    pub fn with_pipeline(self, pipeline: OptimizationPipeline) -> Result<Self, CompileError> {
+        let compiler = Self { pipeline, helpers: None, ..self };
+        match self.helpers {
+            Some(helpers) => compiler.with_helpers(helpers),
+            None => Ok(compiler),
+        }
     }
 
     /// The same compiler, which divides large modules.

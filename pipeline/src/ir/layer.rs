@@ -64,9 +64,11 @@ impl IrCompileLayer {
     }
 
     /// The same, with other passes: entries of the cache are those of the passes.
-    #[must_use]
-    pub fn with_pipeline(&self, pipeline: OptimizationPipeline) -> Self {
-        Self { compiler: self.compiler.clone().with_pipeline(pipeline), ..self.clone() }
+    ///
+    /// # Errors
+    /// As [`IrCompiler::with_pipeline`].
+    pub fn with_pipeline(&self, pipeline: OptimizationPipeline) -> Result<Self, CompileError> {
+        Ok(Self { compiler: self.compiler.clone().with_pipeline(pipeline)?, ..self.clone() })
     }
 
     /// The same compiler and cache for a module whose names mean what `info` says. `objects` links it.

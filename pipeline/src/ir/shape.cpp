@@ -173,7 +173,7 @@ bool Reader::isOrdinary(const GlobalValue &G) const {
   return !isDefinition(G) || (!F->isIntrinsic() && !isKnownByName(Name));
 }
 
-void Reader::see(const Constant *C, std::set<const Constant *> &Seen) {
+void Reader::see(const Constant *C, SmallPtrSetImpl<const Constant *> &Seen) {
   if (auto *G = dyn_cast<GlobalValue>(C)) {
     Order.insert(const_cast<GlobalValue *>(G));
     return;
@@ -211,7 +211,7 @@ void Reader::group() {
 void Reader::follow() {
   // Lists of what is to be kept or run, and other names, are not of one function's making.
   if (!M.alias_empty() || !M.ifunc_empty() || !M.getModuleInlineAsm().empty()) Known = false;
-  std::set<const Constant *> Seen;
+  SmallPtrSet<const Constant *, 32> Seen;
   for (GlobalValue &G : M.global_values()) {
     if (G.hasAppendingLinkage() || G.getName().starts_with(Prefix)) Known = false;
     if (isDefinition(G) && !G.hasLocalLinkage()) Order.insert(&G);

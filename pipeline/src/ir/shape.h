@@ -5,12 +5,12 @@
 
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/SetVector.h>
+#include <llvm/ADT/SmallPtrSet.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/Module.h>
 #include <map>
-#include <set>
 #include <vector>
 
 namespace shape {
@@ -67,7 +67,7 @@ private:
 
   // First pass.
   void follow();
-  void see(const llvm::Constant *C, std::set<const llvm::Constant *> &Seen);
+  void see(const llvm::Constant *C, llvm::SmallPtrSetImpl<const llvm::Constant *> &Seen);
   void gather(const llvm::Constant *C);
   void group();
   bool isOrdinary(const llvm::GlobalValue &G) const;

@@ -62,7 +62,7 @@ const BASE: &str = r#"
       fence acquire
       br label %end
     end:
-      %done = phi i64 [ %phi, %no ], [ %phi, %no ], [ %barrier, %more ]
+      %done = phi i64 [ 99000000000000, %no ], [ 99000000000000, %no ], [ %barrier, %more ]
       %frozen = freeze i64 %done
       %q = getelementptr [2 x ptr], ptr @table, i64 0, i64 1
       %n = load ptr, ptr %q
@@ -174,7 +174,7 @@ fn each_change_of_meaning_is_another_form() {
         ("asm sideeffect", "asm"),
         ("\"=r,0\"", "\"=&r,0\""),
         ("fence acquire", "fence release"),
-        ("[ %phi, %no ], [ %phi, %no ], [ %barrier, %more ]", "[ 0, %no ], [ 0, %no ], [ %barrier, %more ]"),
+        ("[ 99000000000000, %no ], [ 99000000000000, %no ]", "[ 0, %no ], [ 0, %no ]"),
         ("freeze i64 %done", "add i64 %done, 0"),
         ("load volatile i8", "load i8"),
         ("\"frame-pointer\"=\"all\"", "\"frame-pointer\"=\"none\""),
@@ -229,11 +229,9 @@ fn a_copy_takes_the_shape_and_is_valid() {
     assert!(copy.lock().expect("it is there").take_shape(&shape).expect("LLVM is well"));
     copy.verify().expect("as valid as before");
     let text = copy.with_module(|module| module.print_to_string().to_string()).expect("it is there");
-    // Two far apart, a vector's, and an argument's; the case of the switch stays.
-    assert_eq!(
-        shape.addresses,
-        [94_000_000_000_000, 95_000_000_000_000, 96_000_000_000_000, 97_000_000_000_000]
-    );
+    // Two far apart, a vector's, an argument's, and one that a block brings twice; the case of the switch stays.
+    let trillions = [94, 95, 96, 97, 99].map(|number| number * 1_000_000_000_000);
+    assert_eq!(shape.addresses, trillions);
     for gone in ["i64 94000", "i64 95000", "i64 96000", "i64 97000", "@run", "@leaf", "%S", "a compiler"] {
         assert!(!text.contains(gone), "{gone} in {text}");
     }
