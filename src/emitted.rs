@@ -19,7 +19,7 @@ pub enum EmitForm {
     Bitcode,
 }
 
-/// What an image would be made of, in link order: an object, or an assembly or bitcode file, for each file that was added, or for each part of
+/// The parts of an image in link order: an object, or an assembly or bitcode file, for each file that was added, or for each part of
 /// those that were divided.
 #[derive(Clone, Debug)]
 pub struct Emitted {

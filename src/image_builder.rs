@@ -40,14 +40,14 @@ pub struct ImageBuilder {
     /// The base comes first.
     targets: Vec<ProcessorTarget>,
     is_package: bool,
-    order: Option<Order>,
+    order: Option<CodePlaces>,
     /// For each unit, definitions whose code it contains, with their keys.
     assumptions: Mutex<Vec<Assumption>>,
     host: Mutex<HostParts>,
 }
 
 /// Functions that come first in the code, and whether others go that they do not need.
-struct Order {
+struct CodePlaces {
     places: HashMap<FunctionOfFile, usize>,
     /// Whether the function of each place was found.
     found: Vec<AtomicBool>,
@@ -138,7 +138,7 @@ impl ImageBuilder {
     /// all code of their file.
     #[must_use]
     pub fn order(mut self, trace: &CompileTrace) -> Self {
-        self.order = Some(Order::of(trace, false));
+        self.order = Some(CodePlaces::of(trace, false));
         self
     }
 
@@ -146,11 +146,11 @@ impl ImageBuilder {
     /// all all the same.
     ///
     /// # Errors
-    /// What else refers to a function that was left out does not find it: a program that goes other ways than those that the trace was made of needs
-    /// its files.
+    /// A function that was left out is missing for files that refer to it: a program that goes other ways than those that the trace was made of
+    /// needs its files.
     #[must_use]
     pub fn only(mut self, trace: &CompileTrace) -> Self {
-        self.order = Some(Order::of(trace, true));
+        self.order = Some(CodePlaces::of(trace, true));
         self
     }
 
@@ -224,7 +224,7 @@ impl ImageBuilder {
         };
         let host = std::mem::take(&mut *self.host.lock());
         let built = built.map_err(JitError::LinkImage)?.with_host(host, |name| import(name).is_some())?;
-        let unplaced = self.order.as_ref().map_or(0, Order::missing);
+        let unplaced = self.order.as_ref().map_or(0, CodePlaces::missing);
         Ok(Image { bytes: built.to_bytes(), unplaced })
     }
 
@@ -270,7 +270,7 @@ impl ImageBuilder {
     }
 }
 
-impl Order {
+impl CodePlaces {
     fn of(trace: &CompileTrace, is_whole: bool) -> Self {
         let functions = trace.order().functions;
         let found = functions.iter().map(|_| AtomicBool::new(false)).collect();

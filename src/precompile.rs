@@ -8,7 +8,7 @@ use uruk_pipeline::lazy::CompileTrace;
 use crate::error::JitError;
 use crate::jit::Jit;
 
-/// What became of the functions of a trace.
+/// Counts of the functions of a trace, by their ends.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Precompiled {

@@ -3,6 +3,7 @@
 #[cfg(feature = "llvm")]
 mod compile;
 mod engine;
+mod outputs;
 mod run;
 
 use uruk_core::sync::Arc;
@@ -10,9 +11,9 @@ use uruk_core::{ExecutorAddr, SessionError, SessionEvent, TaskDispatcher};
 use uruk_pipeline::debug::PerfFormat;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::{
-    Dump, JitTargetMachineBuilder, ModuleVersion, OptimizationLevel, OptimizationPipeline, Partition,
+    JitTargetMachineBuilder, ModuleVersion, OptimizationLevel, OptimizationPipeline, Partition,
 };
-use uruk_pipeline::lazy::{CompileTraceFile, LazyCallFailure};
+use uruk_pipeline::lazy::LazyCallFailure;
 use uruk_pipeline::linking::CollectedObjects;
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -131,15 +132,6 @@ impl JitBuilder {
         self
     }
 
-    /// Whether each function and each variable of LLVM IR has a section of its own, as `-ffunction-sections -fdata-sections` has it. They have not,
-    /// unless told otherwise. An [image](crate::ImageBuilder::order) can then give each function its place, and leave it out.
-    #[cfg(feature = "llvm")]
-    #[must_use]
-    pub fn function_sections(mut self, has_sections: bool) -> Self {
-        self.compile.has_sections = has_sections;
-        self
-    }
-
     /// Whether LLVM's verifier runs over bitcode that is read, which it does unless told otherwise.
     ///
     /// Leave it out only for bitcode that a compiler known to be right has made: without it, a module that breaks LLVM's rules
@@ -172,24 +164,6 @@ impl JitBuilder {
     #[must_use]
     pub fn cache(mut self, cache: impl Into<CacheOptions>) -> Self {
         self.cache = Some(cache.into());
-        self
-    }
-
-    /// Writes everything that is compiled to a directory, for people to read: each module, or function that is compiled by itself, as it came,
-    /// after optimization, as assembly and as an object. Files are named after the unit and the level, with a number for each compilation.
-    ///
-    /// Nothing is written of a unit that a [cache](Self::cache) has, for it is not compiled. A file that cannot be written fails nothing:
-    /// [`Dump::failure`] says it.
-    ///
-    /// # Cost
-    /// Code is generated twice, once as assembly. Without it: nothing.
-    ///
-    /// ORC: `DumpObjects`.
-    #[cfg(feature = "llvm")]
-    #[must_use]
-    #[doc(alias = "DumpObjects")]
-    pub fn dump(mut self, dump: Dump) -> Self {
-        self.compile.dump = Some(dump);
         self
     }
 
@@ -362,36 +336,6 @@ impl JitBuilder {
     pub fn tiers(mut self, policy: impl TierPolicy + 'static) -> Self {
         self.run.on_call = Some(OnCall::Function);
         self.compile.tiers = Some(Arc::new(policy));
-        self
-    }
-
-    /// Has functions noted in `file` when they are compiled because they are called, or compiled better: for [`Jit::precompile`] in another
-    /// process, or for an [image](crate::ImageBuilder::order).
-    ///
-    /// # Examples
-    /// ```
-    /// # #[cfg(not(feature = "llvm"))]
-    /// # fn main() {}
-    /// # #[cfg(feature = "llvm")]
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use uruk::pipeline::lazy::{CompileTrace, CompileTraceFile};
-    ///
-    /// # let path = std::env::temp_dir().join(format!("uruk-doc-{}.trace", std::process::id()));
-    /// let jit = uruk::Jit::builder().threads(1).compile_on_call(uruk::OnCall::Function);
-    /// let jit = jit.trace_compile(CompileTraceFile::append(&path)?).build()?;
-    /// jit.add_ir_text("main.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
-    /// // SAFETY: `next` takes and gives a 64-bit integer.
-    /// let next = unsafe { jit.get::<extern "C" fn(i64) -> i64>("next") }?;
-    /// assert_eq!(next(41), 42);
-    /// let trace: CompileTrace = std::fs::read_to_string(&path)?.parse()?;
-    /// assert_eq!(&*trace.functions[0].function.function, "next");
-    /// # std::fs::remove_file(&path)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn trace_compile(mut self, file: CompileTraceFile) -> Self {
-        self.run.trace = Some(file);
         self
     }
 

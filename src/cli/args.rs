@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use uruk::OnCall;
-use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
+use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy};
 use uruk::pipeline::object;
 use uruk_kaleidoscope::nearest;
 
@@ -20,12 +20,13 @@ use super::examples::{
 };
 use super::helpers::HelperArgs;
 use super::image_args::{ImageArgs, ImageCommand};
+use super::opt::OptArgs;
 use super::page::{DashboardArgs, PageArgs};
 use super::perf::PerfArg;
 use super::precompile::PrecompileArgs;
 use super::record::{StatsArg, TraceArgs};
 use super::top::TopArgs;
-use super::values::{level, policy, seconds, stage, stage_passes};
+use super::values::{level, policy, seconds};
 
 /// Compiles, links and runs programs inside one process.
 #[derive(Debug, Parser)]
@@ -77,42 +78,6 @@ pub(crate) enum Command {
     /// Print what a recording says: its notes, the work by unit, the critical path of the slowest lookup.
     #[command(after_help = TRACE_EXAMPLES)]
     Trace(TraceArgs),
-}
-
-/// `uruk opt`.
-#[derive(Debug, Args)]
-pub(crate) struct OptArgs {
-    /// .ll or .bc; .c .cc .cpp .cxx where clang is found. `-` is standard input.
-    #[arg(value_name = "FILE", required_unless_present = "print_stages")]
-    pub(crate) file: Option<PathBuf>,
-
-    /// The level whose pipeline runs.
-    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
-    pub(crate) optimize: OptimizationLevel,
-
-    /// Print what each stage runs, and optimize nothing.
-    #[arg(long, conflicts_with_all = ["file", "stop_after", "before", "after", "replace", "output"])]
-    pub(crate) print_stages: bool,
-
-    /// Leave out the stages behind this one.
-    #[arg(long, value_name = "STAGE", value_parser = stage)]
-    pub(crate) stop_after: Option<Stage>,
-
-    /// Run other passes in a stage's place; none, if nothing stands behind the `=`. Repeatable.
-    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
-    pub(crate) replace: Vec<(Stage, String)>,
-
-    /// Run passes before a stage. Repeatable.
-    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
-    pub(crate) before: Vec<(Stage, String)>,
-
-    /// Run passes after a stage. Repeatable.
-    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
-    pub(crate) after: Vec<(Stage, String)>,
-
-    /// Where the module goes: bitcode if the name ends in .bc, text otherwise [default: text, to standard output].
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
 }
 
 /// The piece that `--lazy` compiles at a time.

@@ -9,7 +9,7 @@ use uruk::core::Readable;
 use uruk::pipeline::image::{
     ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation, readable_id,
 };
-use uruk::pipeline::ir::{Partition, PartitionPolicy};
+use uruk::pipeline::ir::Partition;
 use uruk::pipeline::lazy::CompileTrace;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
@@ -18,17 +18,14 @@ use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, 
 
 use super::clang::{self, SourceOptions};
 use super::image_args::{EmitArg, ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
-use super::memory_limit::{half_of, limit_bytes, threads_within};
+use super::memory_limit::{self, NoThreads};
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError};
 use super::record::{self, RecordError};
-use super::run::{RunError, add_file, cores};
+use super::run::{RunError, add_file};
 use super::shared::SharedError;
 use super::stats_report::ReportForm;
 use super::{cache, report, shared};
-
-/// How many threads compile if the command line does not say.
-const VARIABLE: &str = "URUK_IMAGE_THREADS";
 
 /// Into how many parts large modules are divided: the same on every machine, because that changes the image.
 const PARTS: usize = 16;
@@ -46,8 +43,8 @@ pub(crate) enum ImageCommandError {
     Shared(#[from] SharedError),
     #[error(transparent)]
     Order(#[from] OrderError),
-    #[error("{VARIABLE} is `{text}`, and is to be a number of threads, from 1 to 1024")]
-    Threads { text: String },
+    #[error(transparent)]
+    Threads(#[from] NoThreads),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -120,7 +117,7 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
         Some(parts) => Partition::new(args.partition, parts.into()).of_all_modules(),
         None => Partition::new(args.partition, PARTS),
     };
-    let threads = threads(args, partition)?;
+    let threads = memory_limit::threads(args.jobs, &args.files, partition)?;
     let order = trace(&args.order)?;
     let only = trace(&args.only)?;
     let mut jit = Jit::builder().optimization(args.optimize).partition(partition);
@@ -144,30 +141,6 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
     Ok(builder)
 }
 
-/// How many threads compile.
-fn threads(args: &ImageBuildArgs, partition: Partition) -> Result<usize, ImageCommandError> {
-    let of_environment = || match std::env::var(VARIABLE) {
-        Ok(text) if !text.is_empty() => {
-            let threads = text.parse().ok().filter(|threads| (1..=1024).contains(threads));
-            threads.map(Some).ok_or(ImageCommandError::Threads { text })
-        }
-        _ => Ok(None),
-    };
-    let asked = match args.jobs {
-        Some(jobs) => Some(usize::from(jobs)),
-        None => of_environment()?,
-    };
-    let threads = asked.unwrap_or_else(|| half_of(cores()));
-    let sizes = args.files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|about| about.len());
-    let parts = if partition.policy() == PartitionPolicy::Whole { 1 } else { partition.parts().max(1) };
-    let part_bytes = sizes.max().unwrap_or(0) / parts as u64;
-    let within = limit_bytes().map_or(threads, |limit| threads_within(limit, part_bytes));
-    if let Some(asked) = asked.filter(|asked| *asked > within) {
-        report::warning("there are fewer threads than asked for", &TooLittleMemory { asked, within });
-    }
-    Ok(threads.min(within))
-}
-
 /// The functions of all of these files.
 fn trace(paths: &[PathBuf]) -> Result<Option<CompileTrace>, OrderError> {
     let mut whole = None::<CompileTrace>;
@@ -183,14 +156,6 @@ fn trace(paths: &[PathBuf]) -> Result<Option<CompileTrace>, OrderError> {
     "{0} functions of them have no code of their own: no file has them, or they are inlined wherever they are called"
 )]
 struct Unplaced(usize);
-
-/// Threads that there are not, as the cause of a warning.
-#[derive(Debug, thiserror::Error)]
-#[error("there is memory for {within}, and not for {asked}")]
-struct TooLittleMemory {
-    asked: usize,
-    within: usize,
-}
 
 /// The file of the image. Without a name it lies in the current directory, where linkers put their output.
 fn output(args: &ImageBuildArgs) -> Result<PathBuf, ImageCommandError> {

@@ -3,6 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use uruk::pipeline::ir::{Partition, PartitionPolicy};
+
+use super::report;
+use super::run::cores;
+
+/// How many threads compile if the command line does not say.
+const VARIABLE: &str = "URUK_IMAGE_THREADS";
+
 /// Of everything but the parts: LLVM itself, the module that is divided, the linker.
 const BASE_BYTES: u64 = 150 << 20;
 /// Of a thread, besides its part.
@@ -10,19 +18,62 @@ const THREAD_BYTES: u64 = 20 << 20;
 /// How much memory a part takes while it is compiled, in sizes of its bitcode.
 const PART_FACTOR: u64 = 3;
 
+/// The environment names no number of threads.
+#[derive(Debug, thiserror::Error)]
+#[error("{VARIABLE} is `{text}`, and is to be a number of threads, from 1 to 1024")]
+pub(crate) struct NoThreads {
+    text: String,
+}
+
+/// Threads that there are not, as the cause of a warning.
+#[derive(Debug, thiserror::Error)]
+#[error("there is memory for {within}, and not for {asked}")]
+struct TooLittleMemory {
+    asked: usize,
+    within: usize,
+}
+
+/// How many threads compile these files, which are divided so.
+pub(crate) fn threads(
+    jobs: Option<u16>,
+    files: &[PathBuf],
+    partition: Partition,
+) -> Result<usize, NoThreads> {
+    let of_environment = || match std::env::var(VARIABLE) {
+        Ok(text) if !text.is_empty() => {
+            let threads = text.parse().ok().filter(|threads| (1..=1024).contains(threads));
+            threads.map(Some).ok_or(NoThreads { text })
+        }
+        _ => Ok(None),
+    };
+    let asked = match jobs {
+        Some(jobs) => Some(usize::from(jobs)),
+        None => of_environment()?,
+    };
+    let threads = asked.unwrap_or_else(|| half_of(cores()));
+    let sizes = files.iter().filter_map(|file| fs::metadata(file).ok()).map(|about| about.len());
+    let parts = if partition.policy() == PartitionPolicy::Whole { 1 } else { partition.parts().max(1) };
+    let part_bytes = sizes.max().unwrap_or(0) / parts as u64;
+    let within = limit_bytes().map_or(threads, |limit| threads_within(limit, part_bytes));
+    if let Some(asked) = asked.filter(|asked| *asked > within) {
+        report::warning("there are fewer threads than asked for", &TooLittleMemory { asked, within });
+    }
+    Ok(threads.min(within))
+}
+
 /// How many threads there are by themselves.
-pub(crate) fn half_of(cores: usize) -> usize {
+fn half_of(cores: usize) -> usize {
     (cores / 2).max(1)
 }
 
 /// How many threads there is memory for, if the largest part has so many bytes of bitcode; at least one.
-pub(crate) fn threads_within(limit_bytes: u64, part_bytes: u64) -> usize {
+fn threads_within(limit_bytes: u64, part_bytes: u64) -> usize {
     let of_thread = part_bytes.saturating_mul(PART_FACTOR).saturating_add(THREAD_BYTES);
     usize::try_from(limit_bytes.saturating_sub(BASE_BYTES) / of_thread).unwrap_or(usize::MAX).max(1)
 }
 
 /// The memory that this process may have: by its control groups, and by what is available. `None` if the system tells neither.
-pub(crate) fn limit_bytes() -> Option<u64> {
+fn limit_bytes() -> Option<u64> {
     limit_bytes_in(Path::new("/"))
 }
 

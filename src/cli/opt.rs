@@ -3,13 +3,51 @@
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use uruk::pipeline::ir::{
-    CompileError, IrCompiler, JitTargetMachineBuilder, OptimizationPipeline, Stage, ThreadSafeModule,
+    CompileError, IrCompiler, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Stage,
+    ThreadSafeModule,
 };
 use uruk::pipeline::object::ObjectBuffer;
 
-use super::args::OptArgs;
 use super::clang::{self, ClangError};
+use super::values::{level, stage, stage_passes};
+
+/// `uruk opt`.
+#[derive(Debug, Args)]
+pub(crate) struct OptArgs {
+    /// .ll or .bc; .c .cc .cpp .cxx where clang is found. `-` is standard input.
+    #[arg(value_name = "FILE", required_unless_present = "print_stages")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// The level whose pipeline runs.
+    #[arg(short = 'O', value_name = "0|1|2|3|s|z", default_value = "2", value_parser = level)]
+    pub(crate) optimize: OptimizationLevel,
+
+    /// Print what each stage runs, and optimize nothing.
+    #[arg(long, conflicts_with_all = ["file", "stop_after", "before", "after", "replace", "output"])]
+    pub(crate) print_stages: bool,
+
+    /// Leave out the stages behind this one.
+    #[arg(long, value_name = "STAGE", value_parser = stage)]
+    pub(crate) stop_after: Option<Stage>,
+
+    /// Run other passes in a stage's place; none, if nothing stands behind the `=`. Repeatable.
+    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
+    pub(crate) replace: Vec<(Stage, String)>,
+
+    /// Run passes before a stage. Repeatable.
+    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
+    pub(crate) before: Vec<(Stage, String)>,
+
+    /// Run passes after a stage. Repeatable.
+    #[arg(long, value_name = "STAGE=PASSES", value_parser = stage_passes)]
+    pub(crate) after: Vec<(Stage, String)>,
+
+    /// Where the module goes: bitcode if the name ends in .bc, text otherwise [default: text, to standard output].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
 
 /// Why no optimized module was written.
 #[derive(Debug, thiserror::Error)]

@@ -47,7 +47,6 @@ use super::pending::PendingModule;
 use super::shell::Shell;
 use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
-use crate::cache::KeyBuilder;
 use crate::lazy::{FileOfUnit, LazyCallThroughManager};
 use crate::linking::ObjectLinkingLayer;
 use crate::object::{CompiledOnCall, ObjectBuffer, is_bound_by_linker};
@@ -202,11 +201,8 @@ impl LazyModule {
         let flags = symbols.iter().map(|symbol| (&*symbol.name, symbol.flags)).collect();
         let better = self.upper.as_ref().map(|upper| BetterBodies::of(&upper.tiers, self, tracker));
         let functions = self.functions_of(session, &flags);
-        let file = FileOfUnit {
-            name: self.name().clone(),
-            ends_of_locals: self.in_program("").into(),
-            source: manager.speculator().wants_sources().then(|| self.source_number()),
-        };
+        let wants_source = manager.speculator().wants_sources();
+        let file = FileOfUnit::of(&self.inner.source, self.in_program(""), wants_source);
         let stubs = manager.lazy_functions(file, dylib, functions, better);
         let mut bodies: FxHashMap<u32, BodyInModule> = FxHashMap::default();
         for (number, value) in (0..).zip(&self.inner.outline.values) {
@@ -228,14 +224,6 @@ impl LazyModule {
         bodies.sort_unstable_by_key(|body| body.function); // of one module they are compiled alike every time
         let bodies = bodies.into_iter().map(|body| Box::new(body) as Box<dyn MaterializationUnit>).collect();
         LazyUnits { data: self.data_unit(dylib), stubs, bodies }
-    }
-
-    /// The beginning of the hash of the module's contents.
-    fn source_number(&self) -> u64 {
-        let mut key = KeyBuilder::new("source in a trace");
-        key.bytes("source", self.inner.source.bytes());
-        let key = key.finish();
-        key.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
     /// The functions, each with the body that it stands for.

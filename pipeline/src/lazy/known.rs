@@ -8,6 +8,10 @@ use uruk_core::{AliasMap, SymbolName, WeakJitDylib};
 
 use super::order::FunctionOfFile;
 use super::trace::TracedFunction;
+#[cfg(feature = "llvm")]
+use crate::cache::KeyBuilder;
+#[cfg(feature = "llvm")]
+use crate::object::ObjectBuffer;
 
 /// The file that functions are of, for messages, orders of calls and traces.
 pub(crate) struct FileOfUnit {
@@ -19,6 +23,19 @@ pub(crate) struct FileOfUnit {
 }
 
 impl FileOfUnit {
+    /// The file of a `source`.
+    #[cfg(feature = "llvm")]
+    pub(crate) fn of(source: &ObjectBuffer, ends_of_locals: String, wants_source: bool) -> Self {
+        let number = || {
+            let mut key = KeyBuilder::new("source in a trace");
+            key.bytes("source", source.bytes());
+            let key = key.finish();
+            key.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        };
+        let name = source.name().clone();
+        Self { name, ends_of_locals: ends_of_locals.into(), source: wants_source.then(number) }
+    }
+
     /// One whose functions all have names for others.
     pub(super) fn named(name: &str) -> Self {
         Self { name: name.into(), ends_of_locals: "".into(), source: None }

@@ -38,6 +38,7 @@ mod speculator;
 mod stubs;
 mod trace;
 mod trace_file;
+mod traced;
 
 use std::any::Any;
 use std::fmt;

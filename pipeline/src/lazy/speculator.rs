@@ -17,7 +17,7 @@
 //! itself: the thread then rests for [`RESTS`] times as long.
 
 use std::any::Any;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -25,20 +25,16 @@ use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use uruk_core::sync::{Arc, Mutex, Process, Weak};
-use uruk_core::{
-    ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupRequest, LookupSet, SearchOrder, SymbolName,
-};
+use uruk_core::{ExecutorAddr, JitDylibLookupFlags, LookupRequest, LookupSet, SearchOrder};
 
 use super::function::{LazyFunction, speculative};
 use super::known::{KnownFunction, LazyUnit};
 use super::order::{CallOrder, FunctionOfFile};
-use super::trace::{CompileTrace, TracedFunction};
 use super::trace_file::CompileTraceFile;
 use crate::linking::ObjectLinkingLayer;
 use crate::runtime::background::{BackgroundThread, Next, wait_for_rest};
 use crate::runtime::call_through::{NamedCells, stub_at};
 use crate::runtime::threads;
-use crate::tiers::Tier;
 
 /// How many functions the thread leaves to a program that has caught up with it.
 const LEAD: usize = 16;
@@ -73,9 +69,9 @@ pub struct SpeculationStats {
 /// ORC: `Speculator`, `ImplSymbolMap`.
 #[derive(Clone)]
 #[doc(alias = "ImplSymbolMap")]
-pub struct Speculator(Arc<SharedSpeculator>);
+pub struct Speculator(pub(super) Arc<SharedSpeculator>);
 
-struct SharedSpeculator {
+pub(super) struct SharedSpeculator {
     uses_pool: bool,
     process: Process,
     /// How many functions have been called.
@@ -84,8 +80,8 @@ struct SharedSpeculator {
     units: Mutex<Vec<Weak<LazyUnit>>>,
     queue: Mutex<SpeculationQueue>,
     counts: SpeculationCounts,
-    trace: OnceLock<CompileTraceFile>,
-    compares_sources: AtomicBool,
+    pub(super) trace: OnceLock<CompileTraceFile>,
+    pub(super) compares_sources: AtomicBool,
 }
 
 /// Each is for people alone: nothing hangs on it.
@@ -141,57 +137,6 @@ impl Speculator {
             trace: OnceLock::new(),
             compares_sources: AtomicBool::new(false),
         }))
-    }
-
-    /// Has functions noted in `file` when they are compiled because they are called, and when they are compiled better: those of files that
-    /// are added from now on, by this process and its children. A second file is not taken; the first one stays.
-    pub fn trace_to(&self, file: CompileTraceFile) {
-        self.compare_sources();
-        _ = self.0.trace.set(file);
-    }
-
-    /// Has files of one name told apart by their contents: those that are added from now on.
-    ///
-    /// # Cost
-    /// A hash of each file of LLVM IR.
-    pub fn compare_sources(&self) {
-        self.0.compares_sources.store(true, Ordering::Relaxed); // who is late is not compared
-    }
-
-    /// The file that functions are noted in.
-    pub fn trace(&self) -> Option<&CompileTraceFile> {
-        self.0.trace.get()
-    }
-
-    /// The bodies of the functions of a trace, in its order, and how many of the functions no file has. A name that several files have
-    /// means the file with the same contents, if there is one, and otherwise all of them.
-    ///
-    /// # Cost
-    /// A table of all lazy functions, while this runs.
-    pub fn find(&self, trace: &CompileTrace) -> (Vec<(JitDylib, SymbolName)>, usize) {
-        let units = self.units();
-        let mut known: HashMap<FunctionOfFile, Vec<(&LazyUnit, &KnownFunction)>> = HashMap::new();
-        for unit in &units {
-            for function in &unit.functions {
-                unit.names(function).for_each(|name| known.entry(name).or_default().push((unit, function)));
-            }
-        }
-        let (mut bodies, mut unknown, mut seen) = (Vec::new(), 0, HashSet::new());
-        for TracedFunction { function, source } in &trace.functions {
-            let Some(found) = known.get(function) else {
-                unknown += 1;
-                continue;
-            };
-            let is_exact = found.iter().any(|(unit, _)| unit.is_of(*source));
-            for (unit, function) in found.iter().filter(|(unit, _)| !is_exact || unit.is_of(*source)) {
-                if let Some(dylib) = unit.dylib.upgrade()
-                    && seen.insert(&function.body)
-                {
-                    bodies.push((dylib, function.body.clone()));
-                }
-            }
-        }
-        (bodies, unknown)
     }
 
     /// The functions that have been called, in the order of their first calls. Those of units that were removed are not among them.
@@ -309,40 +254,14 @@ impl Speculator {
     }
 
     /// Those that are there.
-    fn units(&self) -> Vec<Arc<LazyUnit>> {
+    pub(super) fn units(&self) -> Vec<Arc<LazyUnit>> {
         self.0.units.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-
-    pub(crate) fn wants_sources(&self) -> bool {
-        self.0.compares_sources.load(Ordering::Relaxed) // as in `compare_sources`
     }
 
     /// Takes note of a call, which may be the first of its function.
     pub(super) fn note_call(&self, function: &KnownFunction) {
         if !function.was_called() {
             function.note_call(self.0.calls.fetch_add(1, Ordering::Relaxed) + 1); // the number alone counts
-        }
-    }
-
-    /// Notes a function in the trace that was compiled because it was called. Does nothing the second time.
-    pub(super) fn note_compiled(
-        &self,
-        unit: &LazyUnit,
-        function: &KnownFunction,
-        tier: impl FnOnce() -> Tier,
-    ) {
-        if let Some(trace) = self.trace()
-            && function.note_traced()
-            && let Some(traced) = unit.traced(function)
-        {
-            trace.note(&traced, tier());
-        }
-    }
-
-    /// Notes a function in the trace that was compiled better.
-    pub(super) fn note_promoted(&self, unit: &LazyUnit, function: &KnownFunction) {
-        if let Some((trace, traced)) = self.trace().zip(unit.traced(function)) {
-            trace.note(&traced, Tier::Upper);
         }
     }
 

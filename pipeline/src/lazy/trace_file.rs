@@ -36,7 +36,7 @@ pub enum CompileTraceFileError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
     /// It is something else.

@@ -49,7 +49,7 @@ const PIPELINE: [&str; 19] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 40] = [
+const FACADE: [&str; 42] = [
     "image_unit",       // a unit of an image, and why it was rejected
     "error",            // one type of errors
     "function",         // addresses as functions
@@ -84,8 +84,10 @@ const FACADE: [&str; 40] = [
     "link",
     "caching",
     "dylibs",
+    "precompile",
     "builder",       // how it is made
     "image_builder", // a program that never runs
+    "emitted",       // its parts, for other tools
     "metrics",       // figures for Prometheus
     "dashboard",     // notes as a page
     "trace",         // spans as a file
