@@ -3,6 +3,8 @@
 #[cfg(feature = "llvm")]
 mod compile;
 mod engine;
+#[cfg(feature = "llvm")]
+mod helpers;
 mod outputs;
 mod run;
 
