@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use uruk::pipeline::arch::ProcessorLevel;
+use uruk::pipeline::arch::{ProcessorLevel, ProcessorTarget};
 use uruk::pipeline::image::{BuiltUnit, ImageReader, Rejection, Validation, link_image, package};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{EmitForm, ImageBuilder, ImageOptions, Jit};
@@ -256,13 +256,14 @@ fn reader_of_units(directory: &Path, units: usize, contained: usize) -> ImageRea
     let object = fs::read(object).expect("it is there");
     let at =
         object.windows(name.len()).position(|window| window == name.as_bytes()).expect("it has the name");
-    let target = ProcessorLevel::V1.into();
+    let target: ProcessorTarget = ProcessorLevel::V1.into();
     let mut random = 1_u64;
     let built = (0..units).map(|number| {
         let (mut object, name) = (object.clone(), name_of_unit(number));
         object[at..at + name.len()].copy_from_slice(name.as_bytes());
         let object = ObjectBuffer::new(&*name, object);
-        let image = link_image(&[object], &|_| false, &|_| None, &target, 0).expect("it links");
+        let image =
+            link_image(&[object], &|_| false, &|_| None, std::slice::from_ref(&target), 0).expect("it links");
         let mut unit = BuiltUnit::new(&*name, &image, vec![(name.clone().into(), [1; 32])], Vec::new());
         for _ in 0..contained.min(number) {
             // Any numbers do. These are the same each time.
