@@ -8,8 +8,8 @@ use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::image::ProgramImage;
 
 use crate::files::Files;
-use crate::packages::Packages;
 use crate::ready::Ready;
+use crate::redefinitions::Redefinitions;
 
 /// A session, its layers, and the dylibs that every program searches.
 ///
@@ -23,7 +23,7 @@ pub(crate) struct Engine {
     /// The symbols and headers that linkers give to an executable, where the process is the program's.
     pub(crate) image: Option<ProgramImage>,
     pub(crate) files: Arc<Files>,
-    pub(crate) packages: Packages,
+    pub(crate) redefinitions: Redefinitions,
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
     pub(crate) keeps_dependants: bool,

@@ -198,7 +198,7 @@ impl Scope {
             // A tracker that was removed meanwhile drops it.
             let _ = generator.stay(&tracker, is_owned);
         }
-        self.engine.packages.note(&package);
+        self.engine.redefinitions.tell(&package);
         Ok(package)
     }
 

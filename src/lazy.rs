@@ -177,7 +177,8 @@ impl Scope {
         self.let_bodies_call(bodies.dylib())?;
         let names: Vec<_> = functions.keys().cloned().collect();
         self.engine.files.linking.lazy.redirect(self.dylib(), bodies.dylib(), functions)?;
-        self.tell_packages(&names);
+        // They are redefined by now: what begins to use an older body meanwhile counts as earlier.
+        self.engine.redefinitions.note(self.dylib(), &names);
         Ok(())
     }
 
@@ -198,17 +199,9 @@ impl Scope {
         self.let_bodies_call(bodies.dylib())?;
         let names: Vec<_> = functions.keys().cloned().collect();
         self.engine.files.linking.lazy.redirect_lazily(self.dylib(), bodies.dylib(), functions)?;
-        self.tell_packages(&names);
+        // They are redefined by now: what begins to use an older body meanwhile counts as earlier.
+        self.engine.redefinitions.note(self.dylib(), &names);
         Ok(())
-    }
-
-    /// Ends the units of packages that contain code of older bodies and are not in use. The functions are redefined by now: a unit that is used
-    /// meanwhile counts as used before.
-    fn tell_packages(&self, functions: &[SymbolName]) {
-        let packages = self.engine.packages.all();
-        for package in packages.iter().filter(|package| package.refers_to(self.dylib())) {
-            functions.iter().for_each(|function| drop(package.redefined(function.as_str())));
-        }
     }
 
     fn add_stubs<'n, N: Into<LazyName<'n>>>(

@@ -117,9 +117,10 @@ mod modules;
 mod object_unit;
 mod objects;
 mod package;
-mod packages;
+mod package_sources;
 mod precompile;
 mod ready;
+mod redefinitions;
 mod request;
 mod scope;
 #[cfg(feature = "trace")]

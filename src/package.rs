@@ -17,16 +17,17 @@ use uruk_core::{
     WeakJitDylib, WeakResourceTracker, shared_error,
 };
 use uruk_pipeline::image::{
-    ImageError, ImageFile, ImageReader, Redefined, Rejection, SourceMatch, UnitKey, UnitStage, UnitStages,
-    Validation,
+    ImageError, ImageFile, ImageReader, Redefined, Rejection, UnitKey, UnitStage, UnitStages, Validation,
 };
 use uruk_pipeline::linking::image_units;
-use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
+use uruk_pipeline::object::ArchiveIndex;
 
 use crate::error::JitError;
 use crate::files::Files;
 use crate::image_options::{DefinitionKeys, ImageOptions, RejectObserver};
 use crate::image_unit::{FromImage, ImageEvent, RedefinedUnits, UnitRejected, UnitState};
+use crate::package_sources::{MatchedSources, SourcePlace, match_sources};
+use crate::redefinitions::Redefinable;
 use crate::units::FileUnits;
 
 /// A package that was loaded.
@@ -39,18 +40,9 @@ pub(crate) struct Package {
     on_reject: Option<Arc<RejectObserver>>,
     definitions: Option<Arc<DefinitionKeys>>,
     /// By the numbers of the package's sources.
-    sources: Vec<Place>,
+    sources: Vec<SourcePlace>,
     dylib: WeakJitDylib,
     units: UnitStages<Validation>,
-}
-
-/// Where a source of a package is.
-#[derive(Clone)]
-enum Place {
-    Missing,
-    Here(ObjectBuffer),
-    /// A member of an archive that is another one than the package was made of. It comes when something needs it.
-    InArchive,
 }
 
 impl Package {
@@ -136,7 +128,7 @@ impl Package {
     }
 
     /// Whether references of its units find the definitions of `dylib`.
-    pub(crate) fn refers_to(&self, dylib: &JitDylib) -> bool {
+    fn refers_to(&self, dylib: &JitDylib) -> bool {
         let own = self.dylib.upgrade();
         own.is_some_and(|own| own == *dylib || own.link_order().iter().any(|(other, _)| other == dylib))
     }
@@ -153,7 +145,8 @@ impl Package {
 
     /// The unit that has a source of this name, as it is added.
     fn unit_of_source(&self, name: &str) -> Option<u32> {
-        let is_it = |place: &Place| matches!(place, Place::Here(source) if **source.name() == *name);
+        let is_it =
+            |place: &SourcePlace| matches!(place, SourcePlace::Here(source) if **source.name() == *name);
         let (source, _) = self.reader().sources().zip(&self.sources).find(|(_, place)| is_it(place))?;
         Some(source.unit)
     }
@@ -207,9 +200,9 @@ impl Package {
         for (source, place) in known {
             is_known = true;
             match place {
-                Place::Missing => missing.push(source.name.into()),
-                Place::Here(source) => sources.push(source.clone()),
-                Place::InArchive => {}
+                SourcePlace::Missing => missing.push(source.name.into()),
+                SourcePlace::Here(source) => sources.push(source.clone()),
+                SourcePlace::InArchive => {}
             }
         }
         if !is_known || !missing.is_empty() {
@@ -369,72 +362,6 @@ pub(crate) fn all_or_nothing<T>(
     added
 }
 
-/// The sources that a package is loaded with.
-struct MatchedSources {
-    validation: Validation,
-    /// By the numbers of the package's sources.
-    places: Vec<Place>,
-    /// Those of no unit.
-    new: Vec<ObjectBuffer>,
-    /// The archives, without the members that the package was made of.
-    archives: Vec<ArchiveIndex>,
-}
-
-/// A file, or the member of an archive by their numbers.
-enum Given<'s> {
-    File(&'s ObjectBuffer),
-    Member(usize, usize),
-}
-
-fn match_sources(
-    reader: &ImageReader,
-    files: &Files,
-    options: &ImageOptions,
-) -> Result<MatchedSources, JitError> {
-    let (mut given, mut archives) = (Vec::new(), Vec::new());
-    for source in &options.sources {
-        if matches!(FileKind::of(source.bytes()), FileKind::Archive | FileKind::ThinArchive) {
-            let index = files.archive_index(source)?;
-            given.extend((0..index.members().len()).map(|member| Given::Member(archives.len(), member)));
-            archives.push(index);
-        } else {
-            given.push(Given::File(source));
-        }
-    }
-    let contents = |given: &Given<'_>| match *given {
-        Given::File(source) => source.clone(),
-        Given::Member(archive, member) => archives[archive].members()[member].contents().clone(),
-    };
-    let contents: Vec<ObjectBuffer> = given.iter().map(contents).collect();
-    let keyed: Vec<_> = contents.iter().map(|source| (&**source.name(), key_of(files, source))).collect();
-    let mut validation = Validation::new(reader);
-    let (mut places, mut new) = (vec![Place::Missing; reader.sources().len()], Vec::new());
-    let mut left_out = vec![HashSet::new(); archives.len()];
-    for ((given, source), found) in given.iter().zip(&contents).zip(validation.match_sources(reader, &keyed))
-    {
-        match (found, given) {
-            (SourceMatch::Same(number), Given::Member(archive, member)) => {
-                places[number] = Place::Here(source.clone());
-                left_out[*archive].insert(*member);
-            }
-            (SourceMatch::Changed(number), Given::Member(..)) => places[number] = Place::InArchive,
-            (SourceMatch::New, Given::Member(..)) => {}
-            (SourceMatch::Same(number) | SourceMatch::Changed(number), Given::File(_)) => {
-                places[number] = Place::Here(source.clone());
-            }
-            (SourceMatch::New, Given::File(_)) => new.push(source.clone()),
-        }
-    }
-    archives.iter_mut().zip(&left_out).for_each(|(index, left_out)| index.leave_out(left_out));
-    // Later: the sources of a unit that has changed are added, if it is left out too.
-    for (unit, packed) in (0..).zip(reader.packed()) {
-        if options.left_out.iter().any(|name| **name == *packed.name) {
-            validation.reject(unit, Rejection::LeftOut);
-        }
-    }
-    Ok(MatchedSources { validation, places, new, archives })
-}
-
 /// The reason for which an image of a unit is not used, if its sources may be instead.
 fn refusal(error: JitError) -> Result<Rejection, JitError> {
     match error {
@@ -452,15 +379,12 @@ fn refusal(error: JitError) -> Result<Rejection, JitError> {
     }
 }
 
-#[cfg(feature = "cache")]
-fn key_of(files: &Files, source: &ObjectBuffer) -> UnitKey {
-    files.key_of_source(source)
-}
-
-/// Without a hash for keys no source is known to be the same.
-#[cfg(not(feature = "cache"))]
-fn key_of(_: &Files, _: &ObjectBuffer) -> UnitKey {
-    [0xff; 32]
+impl Redefinable for Package {
+    fn note_redefined(&self, dylib: &JitDylib, functions: &[SymbolName]) {
+        if self.refers_to(dylib) {
+            functions.iter().for_each(|function| drop(self.redefined(function.as_str())));
+        }
+    }
 }
 
 impl DefinitionGenerator for Package {

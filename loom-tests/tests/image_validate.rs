@@ -20,6 +20,7 @@
 //! | `image_validate::relies_on_keys_alone`: a redefinition rejects nothing, since the unit will find another key | `pipeline/src/image/stages.rs` | `the_redefinition_finds_the_unit_used_or_the_unit_finds_the_redefinition` |
 #![cfg(uruk_loom)]
 
+#[expect(dead_code, unreachable_pub, reason = "it is public in the pipeline, which has more stages")]
 #[path = "../../pipeline/src/image/stages.rs"]
 mod stages;
 
@@ -80,3 +81,5 @@ fn the_redefinition_finds_the_unit_used_or_the_unit_finds_the_redefinition() {
         assert_eq!(stage == UnitStage::Used, is_used);
     });
 }
+
+loom_tests::catches_its_weakenings!();

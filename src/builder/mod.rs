@@ -34,8 +34,8 @@ use crate::error::JitError;
 use crate::files::Files;
 use crate::jit::Jit;
 use crate::objects::{Objects, OnCall};
-use crate::packages::Packages;
 use crate::ready::Ready;
+use crate::redefinitions::Redefinitions;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
@@ -390,7 +390,7 @@ impl JitBuilder {
             memory,
             image,
             files,
-            packages: Packages::default(),
+            redefinitions: Redefinitions::default(),
             ready,
             initializes_on_lookup,
             keeps_dependants,

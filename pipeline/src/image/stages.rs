@@ -36,11 +36,11 @@ pub struct Redefined {
 /// The stages of units, and the answers about them, under one lock.
 #[derive(Debug)]
 pub struct UnitStages<A> {
-    known: Mutex<Known<A>>,
+    known: Mutex<StagedUnits<A>>,
 }
 
 #[derive(Debug)]
-struct Known<A> {
+struct StagedUnits<A> {
     answers: A,
     stages: Vec<UnitStage>,
 }
@@ -48,12 +48,12 @@ struct Known<A> {
 impl<A> UnitStages<A> {
     /// Nothing has asked for one of the `units`.
     pub fn new(answers: A, units: usize) -> Self {
-        Self { known: Mutex::new(Known { answers, stages: vec![UnitStage::Unused; units] }) }
+        Self { known: Mutex::new(StagedUnits { answers, stages: vec![UnitStage::Unused; units] }) }
     }
 
     /// Runs `ask` on all of it. It must call nothing of a host's.
     pub fn with<R>(&self, ask: impl FnOnce(&mut A, &mut [UnitStage]) -> R) -> R {
-        let Known { answers, stages } = &mut *self.known.lock();
+        let StagedUnits { answers, stages } = &mut *self.known.lock();
         ask(answers, stages)
     }
 

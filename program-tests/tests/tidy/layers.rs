@@ -64,12 +64,14 @@ const FACADE: [&str; 42] = [
     "compiler_runtime", // the C compiler's own library
     "executable",       // symbols that the host keeps to itself
     "ready",            // lookups of Ready symbols
+    "redefinitions",    // those that are told when functions are redefined
     "engine",           // what all scopes share
     "scope",            // a dylib or a tracker
     "initialize",       // its methods, from here on
     "lookup",
     "image_options",
-    "package", // an image of many units
+    "package_sources", // sources beside a package
+    "package",         // an image of many units
     "image",
     "adding",
     "handle",
