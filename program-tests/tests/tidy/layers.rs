@@ -49,7 +49,7 @@ const PIPELINE: [&str; 19] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 42] = [
+const FACADE: [&str; 47] = [
     "image_unit",       // a unit of an image, and why it was rejected
     "error",            // one type of errors
     "function",         // addresses as functions
@@ -60,6 +60,7 @@ const FACADE: [&str; 42] = [
     "modules",          // LLVM IR
     "archive",          // archives that go with a tracker
     "cache",            // what was compiled before, and where it is
+    "loaded_images",    // the ids of images that are loaded
     "files",            // files of any format become part of a program
     "compiler_runtime", // the C compiler's own library
     "executable",       // symbols that the host keeps to itself
@@ -73,6 +74,7 @@ const FACADE: [&str; 42] = [
     "package_sources", // sources beside a package
     "package",         // an image of many units
     "image",
+    "image_instances", // code instances of an image
     "adding",
     "handle",
     "host",
@@ -88,6 +90,7 @@ const FACADE: [&str; 42] = [
     "dylibs",
     "precompile",
     "builder",       // how it is made
+    "image_targets", // the processors of an image
     "image_builder", // a program that never runs
     "emitted",       // its parts, for other tools
     "metrics",       // figures for Prometheus
