@@ -56,7 +56,7 @@ impl Scope {
     /// Restores a new instance with the code that an image has for it, under the names `method` and `specialization`: for
     /// [`claim_or_restore`](uruk_instances::CodeInstanceTable::claim_or_restore). It is published as by the thread that compiles it.
     ///
-    /// What the code assumes, directly or through other instances of the image, is said first, as by [`assume`](InstanceCompile::assume). Then `definitions` says whether each definition is, in the
+    /// The assumptions of the code, direct ones and those of other instances of the image, are declared first, as by [`assume`](InstanceCompile::assume). Then `definitions` says whether each definition is, in the
     /// world of the claim, the one that the code was compiled with. From then on a redefinition ends the instance as any other. Nothing is
     /// restored by loading an image: each instance is looked at when it is claimed.
     ///
@@ -155,7 +155,7 @@ struct InstanceCode {
 }
 
 impl InstanceCode {
-    /// An instance that somebody else has published has code, which is as right.
+    /// An instance that another thread has published has code, which is as right.
     fn publish(&self, instance: &CodeInstance<ExecutorAddr>) {
         let _ = match self.specptr {
             Some((specptr, signature)) => instance.publish(self.invoke, specptr, signature),
@@ -164,7 +164,7 @@ impl InstanceCode {
     }
 }
 
-/// What an instance assumes, and what the image's instances for that assume, and so on: its code contains theirs. `None` if a row is damaged.
+/// The assumptions of an instance, and those of the image's instances for these, and so on: its code contains theirs. `None` if a row is damaged.
 fn assumptions<'i>(reader: &'i ImageReader, first: ImageInstance<'i>) -> Option<Vec<AssumedDefinition<'i>>> {
     let (mut found, mut known, mut open) = (Vec::new(), HashSet::new(), vec![first]);
     while let Some(instance) = open.pop() {

@@ -272,7 +272,7 @@ fn code_is_in_the_order_of_a_trace_or_is_that_alone() {
     assert_eq!(build("--order a.trace"), "", "all are there");
     directory.ends("a.uim", 12);
     let called = ["main", "third", "second", "needed", "first"];
-    // What is not called is where it was, behind them.
+    // Functions that are not called are where they were, behind the others.
     assert_eq!(directory.functions("a.uim"), [&called[..], &["never"]].concat());
     directory.write(
         "b.trace",

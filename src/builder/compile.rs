@@ -28,7 +28,7 @@ pub(super) struct CompileOptions {
     pub(super) helpers: Option<Helpers>,
     /// Whether each function and each variable has a section.
     pub(super) has_sections: bool,
-    /// What modules are compiled for besides.
+    /// The other processors that modules are compiled for.
     pub(super) versions: Arc<[ModuleVersion]>,
 }
 

@@ -198,7 +198,7 @@ pub(crate) struct RunArgs {
 
     /// Compile the functions that FILE lists, as --record-order or --trace-compile writes it, in the background before they are called.
     ///
-    /// The program is faster only where another core is idle. What FILE lists and no file has is passed over, and --stats counts it.
+    /// The program is faster only where another core is idle. Functions in FILE that no file has are passed over, and --stats counts them.
     #[arg(help_heading = WHEN, long, value_name = "FILE", requires = "on_call")]
     pub(crate) speculate: Option<PathBuf>,
 

@@ -118,7 +118,7 @@ fn compile(
     let jit = engine(args)?;
     jit.speculator().compare_sources();
     if let Some(tiers) = jit.tiers() {
-        // What is compiled from then on is compiled in the upper tier.
+        // All compilations from then on are of the upper tier.
         tiers.stop();
     }
     let source = SourceOptions { optimize: args.optimize, with_lines: false, processor: None };

@@ -1,4 +1,4 @@
-//! What a host adds to images: sections of bytes, and images that are built on others.
+//! The parts that a host adds to images: sections of bytes, and images that are built on others.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

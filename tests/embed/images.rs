@@ -196,7 +196,7 @@ fn a_file_that_is_not_to_be_trusted_is_refused_in_a_sentence() {
     assert!(error_of(&other).contains("no image"), "{}", error_of(&other));
 }
 
-/// A level is what code may use. What it does use decides where it runs: julia#50102.
+/// A level is what code may use. The instructions that it does use decide where it runs: julia#50102.
 #[test]
 fn an_image_needs_the_instructions_that_its_code_uses() {
     let build = |source: &str| {

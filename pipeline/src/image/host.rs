@@ -13,18 +13,17 @@ use uruk_instances::CodeSignature;
 
 use super::error::HostPartError;
 use super::format::{PAGE_BYTES, Region};
-use super::link::{BuiltImage, BuiltSymbol};
+use super::tables::TableWriter;
 use super::units::UnitKey;
-use super::writer::TableWriter;
 
-/// What sections begin at multiples of: the lines of caches.
+/// The alignment of sections: that of the lines of caches.
 pub(super) const SECTION_ALIGN: u64 = 64;
 /// Offsets in images are shorter.
 pub(super) const SECTION_BYTES_MAX: u64 = 1 << 31;
 /// No name and no id of an instance is longer.
 const INSTANCE_BYTES_MAX: u64 = 1 << 16;
 
-/// What a host adds to an image besides its files.
+/// The parts that a host adds to an image besides its files.
 #[derive(Debug, Default)]
 pub struct HostParts {
     sections: Vec<(Box<str>, Vec<u8>)>,
@@ -147,6 +146,11 @@ impl HostParts {
         Ok(())
     }
 
+    /// The names of the functions of all instances.
+    pub(super) fn functions(&self) -> impl Iterator<Item = &str> {
+        self.instances.iter().flat_map(BuiltInstance::symbols)
+    }
+
     /// Puts the sections behind `file`. Gives where each begins and how long it is.
     pub(super) fn append_sections(&self, file: &mut Vec<u8>) -> Vec<[u64; 2]> {
         let place = |(_, bytes): &(Box<str>, Vec<u8>)| {
@@ -219,28 +223,6 @@ impl HostParts {
             slots[slot] = number;
         }
         slots
-    }
-}
-
-impl BuiltImage {
-    /// Adds what the host has besides the files. `is_elsewhere` says whether something else than the image defines a name.
-    ///
-    /// # Errors
-    /// [`HostPartError::NoSymbol`]: nothing defines a function of a code instance.
-    pub fn with_host(
-        mut self,
-        host: HostParts,
-        is_elsewhere: impl Fn(&str) -> bool,
-    ) -> Result<Self, HostPartError> {
-        let global = self.symbols.iter().filter(|symbol| symbol.is_global());
-        let own: std::collections::HashSet<&str> = global.map(|BuiltSymbol { name, .. }| &**name).collect();
-        let mut symbols = host.instances.iter().flat_map(BuiltInstance::symbols);
-        if let Some(missing) = symbols.find(|symbol| !own.contains(symbol) && !is_elsewhere(symbol)) {
-            return Err(HostPartError::NoSymbol { symbol: missing.into() });
-        }
-        drop(symbols);
-        self.host = host;
-        Ok(self)
     }
 }
 

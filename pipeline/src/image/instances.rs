@@ -16,7 +16,7 @@ pub struct ImageInstance<'i> {
     pub method: &'i [u8],
     /// The specialization, as the host named it.
     pub specialization: &'i [u8],
-    /// What else the host wanted to know of it.
+    /// Its signature, as bytes of the host.
     pub signature: &'i [u8],
     /// The name of its entry for callers that know only the boxed convention.
     pub invoke: &'i str,

@@ -41,6 +41,7 @@ mod package;
 mod reader;
 mod sections;
 mod stages;
+mod tables;
 mod units;
 mod validate;
 mod writer;

@@ -22,7 +22,7 @@ pub struct ImageSections {
     mapped: Option<(ObjectBuffer, u64)>,
 }
 
-/// The bytes of a section. They are there as long as this is, whatever becomes of the image, and begin at a multiple of 64.
+/// The bytes of a section. They are there as long as this is, also when the image was unloaded. They begin at a multiple of 64.
 #[derive(Clone)]
 pub struct ImageSection(ObjectBuffer);
 

@@ -42,7 +42,7 @@ pub struct IrCompiler {
     pub(super) keeps_debug_info: bool,
     /// The processes that compile, in place of this one.
     pub(super) helpers: Option<Arc<HelperPool>>,
-    /// What modules are compiled for besides.
+    /// The other processors that modules are compiled for.
     pub(super) versions: Arc<[ModuleVersion]>,
 }
 
@@ -248,7 +248,7 @@ impl IrCompiler {
         let versions = self.versions_of(&locked)?;
         let compiled = match versions.is_empty() {
             true => self.compile_locked(&locked),
-            // What linking leaves out must be able to go.
+            // Linking must be able to leave a function out.
             false => self.in_sections(self.target.clone()).compile_locked(&locked),
         };
         drop(locked);

@@ -150,7 +150,7 @@ impl JitTargetMachineBuilder {
     }
 
     /// The target of a target machine that a compiler has set up: its triple, processor, features, and level of code generation. Code is
-    /// position independent and in the small model, whatever the machine's is. Other options of the machine are not taken over.
+    /// position independent and in the small model, even if the machine says otherwise. Other options of the machine are not taken over.
     ///
     /// # Errors
     /// [`CompileError::Target`] if this LLVM cannot generate code for it.

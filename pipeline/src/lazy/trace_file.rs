@@ -86,7 +86,7 @@ impl CompileTraceFile {
 
     fn write(&self, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new().append(true).create(true).open(&self.path)?;
-        // What a second write would add may stand behind the line of another process.
+        // A second write might end up behind the line of another process.
         match file.write(text.as_bytes())? {
             written if written < text.len() => Err(io::ErrorKind::WriteZero.into()),
             _ => Ok(()),

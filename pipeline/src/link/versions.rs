@@ -29,7 +29,7 @@ pub(crate) struct GraphVersions {
     pub(crate) code: Vec<(u32, SymbolId)>,
 }
 
-/// What a slot holds before the link.
+/// The content of a slot before the link.
 const SLOT: [u8; 8] = [0; 8];
 
 /// A block, and where in it.

@@ -12,7 +12,7 @@ fn writers() -> usize {
     statuses_of_writers().len()
 }
 
-/// What the system says of each thread that writes.
+/// The system's status of each thread that writes.
 fn statuses_of_writers() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").expect("this is Linux");
     let file =

@@ -158,7 +158,7 @@ impl std::fmt::Debug for Features {
     }
 }
 
-/// What code asks of a processor.
+/// The needs of code: what a processor must have to run it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeNeeds {
     /// The instruction sets that it uses.
@@ -168,7 +168,7 @@ pub struct CodeNeeds {
 }
 
 impl CodeNeeds {
-    /// What `code` needs, which was made for processors with `declared`.
+    /// The needs of `code`, which was made for processors with `declared`.
     ///
     /// The instruction `tzcnt` is `rep bsf` to older processors, and compilers use it as that. So it counts only where `declared` has it.
     ///
@@ -201,7 +201,7 @@ impl CodeNeeds {
         needs
     }
 
-    /// What both need.
+    /// The needs of both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {

@@ -1,0 +1,97 @@
+//! [`TableWriter`]: the tables of a file in the making.
+
+use std::collections::HashMap;
+
+use super::format::{REGIONS, Region};
+use super::units::UnitKey;
+use crate::link::{Rebase, RebaseTarget, RuntimeEntry, TlsFact};
+
+/// The tables of a file, one after the other, and the text behind them.
+#[derive(Default)]
+pub(super) struct TableWriter<'i> {
+    bytes: Vec<u8>,
+    regions: [(u32, u32); REGIONS],
+    start: usize,
+    text: Vec<u8>,
+    known: HashMap<&'i str, u32>,
+    known_bytes: HashMap<&'i [u8], u32>,
+}
+
+impl<'i> TableWriter<'i> {
+    pub(super) fn halves(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        self.bytes.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
+    }
+
+    pub(super) fn words(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        self.bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
+    }
+
+    pub(super) fn keys(&mut self, unit: usize, keys: &'i [(Box<str>, UnitKey)]) {
+        for (name, key) in keys {
+            let name = self.name(name);
+            self.halves([unit as u32, name]);
+            self.bytes.extend_from_slice(key);
+        }
+    }
+
+    /// Ends a table, whose rows have been added since the last one ended.
+    pub(super) fn end(&mut self, region: Region) {
+        let count = (self.bytes.len() - self.start) / region.row_bytes();
+        self.regions[region as usize] = (self.start as u32, count as u32);
+        self.start = self.bytes.len();
+    }
+
+    /// The place of a name in the text.
+    pub(super) fn name(&mut self, name: &'i str) -> u32 {
+        let text = &mut self.text;
+        *self.known.entry(name).or_insert_with(|| {
+            let at = text.len() as u32;
+            text.extend_from_slice(name.as_bytes());
+            text.push(0);
+            at
+        })
+    }
+
+    /// Bytes of the host: their place in the text, and their length.
+    pub(super) fn host_bytes(&mut self, bytes: &'i [u8]) -> [u32; 2] {
+        let text = &mut self.text;
+        let at = *self.known_bytes.entry(bytes).or_insert_with(|| {
+            let at = text.len() as u32;
+            text.extend_from_slice(bytes);
+            at
+        });
+        [at, bytes.len() as u32]
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn field(&mut self, field: &Rebase) {
+        let fact = |fact| match fact {
+            TlsFact::Module => 0,
+            TlsFact::Offset => 1,
+            TlsFact::Distance => 2,
+        };
+        let (target, detail, value) = match field.target {
+            RebaseTarget::Fixed(value) => (0, 0, value),
+            RebaseTarget::Import(import) => (1, 0, import.into()),
+            RebaseTarget::Relative(segment, offset) => (2, segment, offset),
+            RebaseTarget::Entry(RuntimeEntry::IfuncThunk) => (3, 0, 0),
+            RebaseTarget::Entry(RuntimeEntry::TlsDynamic) => (3, 1, 0),
+            RebaseTarget::Entry(RuntimeEntry::TlsAbsent) => (3, 2, 0),
+            RebaseTarget::OwnTls(of, more) => (4, fact(of), more),
+            RebaseTarget::ImportTls(of, import) => (5, fact(of), import.into()),
+        };
+        self.bytes.extend([field.segment, field.kind.number(), target, detail]);
+        self.halves([field.offset as u32]);
+        self.words([value, field.addend.cast_unsigned()]);
+    }
+
+    pub(super) fn finish(mut self) -> (Vec<u8>, [(u32, u32); REGIONS]) {
+        let text = std::mem::take(&mut self.text);
+        self.bytes.extend_from_slice(&text);
+        self.end(Region::Text);
+        (self.bytes, self.regions)
+    }
+}
