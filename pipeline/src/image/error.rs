@@ -88,7 +88,7 @@ pub enum ImageError {
         target: Box<str>,
         /// The instruction sets that it uses and that are missing.
         missing: Vec<&'static str>,
-        /// What the versions for other processors need beyond, as a part of the sentence.
+        /// The needs of the versions for other processors, as a part of the sentence.
         others: Box<str>,
         /// The target to build it for.
         build: &'static str,

@@ -11,6 +11,7 @@
 //! | `package.rs` | images of units become one file, with the keys of their sources |
 //! | `host.rs` | what the host adds: sections, images below, code instances |
 //! | `writer.rs`, `elf.rs` | the parts become the bytes of a file, which debuggers and profilers know as ELF |
+//! | `targets.rs` | processors that an image has code for, and the choice of one |
 //! | `reader.rs`, `units.rs`, `instances.rs`, `below.rs` | tables of a file; each number is checked where it is used |
 //! | `sections.rs` | sections of the host, mapped |
 //! | `open.rs` | a file of this user becomes mapped segments |
@@ -42,6 +43,7 @@ mod reader;
 mod sections;
 mod stages;
 mod tables;
+mod targets;
 mod units;
 mod validate;
 mod writer;

@@ -33,10 +33,10 @@ pub(crate) struct GraphVersions {
 const SLOT: [u8; 8] = [0; 8];
 
 /// A block, and where in it.
-type Place = (BlockId, u64);
+type CodePlace = (BlockId, u64);
 
 /// The stub of a function, its size, and the symbol of the function's code.
-struct Stub {
+struct VersionStub {
     block: BlockId,
     size: u64,
     base: SymbolId,
@@ -148,7 +148,7 @@ impl LinkGraph<'_> {
 
     /// Makes the slot and the stub of a function that lies in a block, and another symbol for its code. Gives the slot, the place of the
     /// code, and what is to be there for all that refer to the function.
-    fn add_slot(&mut self, function: SymbolId) -> Result<(SymbolId, Place, Stub), LinkError> {
+    fn add_slot(&mut self, function: SymbolId) -> Result<(SymbolId, CodePlace, VersionStub), LinkError> {
         let symbol = self.symbols[function.index()];
         let Location::Block(body, start) = symbol.location else {
             return Err(self.too_large("a function without code"));
@@ -172,11 +172,11 @@ impl LinkGraph<'_> {
         let StubTemplate { code, operand, .. } = SLOT_STUB;
         let (stub, size) = self.add_block(".text.versions", section, code, (operand, slot))?;
         self.blocks[stub.index()].discardable = symbol.binding == Binding::Local;
-        Ok((slot, (body, start), Stub { block: stub, size, base }))
+        Ok((slot, (body, start), VersionStub { block: stub, size, base }))
     }
 
     /// Has the names of functions, all of them, mean their stubs. Unwind tables go on meaning the code.
-    fn move_to_stubs(&mut self, stubs: &HashMap<Place, Stub>) {
+    fn move_to_stubs(&mut self, stubs: &HashMap<CodePlace, VersionStub>) {
         let mut moved = HashMap::new();
         for (index, symbol) in self.symbols.iter_mut().enumerate() {
             let Location::Block(block, start) = symbol.location else { continue };
