@@ -73,7 +73,7 @@ impl Scope {
     /// `definitions`.
     ///
     /// # Examples
-    /// `examples/image_instances.rs` starts a small runtime without a compile.
+    /// `examples/image_instances` starts a small runtime without a compile.
     pub fn restore_instance<M, S>(
         &self,
         image: &LoadedImage,

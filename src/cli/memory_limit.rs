@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use uruk::pipeline::ir::{Partition, PartitionPolicy};
 
 use super::report;
-use super::run::cores;
+use super::values::cores;
 
 /// How many threads compile if the command line does not say.
 const VARIABLE: &str = "URUK_IMAGE_THREADS";

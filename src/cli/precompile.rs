@@ -16,9 +16,9 @@ use super::clang::SourceOptions;
 use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError};
 use super::record::{self, RecordError};
-use super::run::{RunError, add_file, cores};
+use super::run::{RunError, add_file};
 use super::stats_report::ReportForm;
-use super::values::level;
+use super::values::{cores, level};
 use super::{cache, report};
 
 /// `uruk precompile`.

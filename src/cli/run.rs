@@ -14,7 +14,7 @@ use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
 use uruk::pipeline::image::ImageFile;
-use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline, Partition};
+use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
@@ -34,6 +34,7 @@ use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
 use super::record::{self, RecordError, StatsArg};
+use super::values::{cores, partition};
 use super::{flight, image, profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
@@ -341,7 +342,7 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
     let mut builder = builder
         .owns_process(true)
         .keep_dependants(false)
-        .partition(partition(args))
+        .partition(partition(args.partition, args.parts, args.jobs))
         .compile_on_call(on_call(args));
     if args.debugger {
         builder = builder.debugger(true);
@@ -397,17 +398,6 @@ fn dump(directory: &Path) -> Result<Dump, RunError> {
 fn on_call(args: &RunArgs) -> Option<OnCall> {
     let asked = args.lazy.map(OnCall::from)?;
     Some(if args.debugger && !args.tiered { OnCall::Module } else { asked })
-}
-
-fn partition(args: &RunArgs) -> Partition {
-    match args.parts {
-        Some(parts) => Partition::new(args.partition, parts.into()).of_all_modules(),
-        None => Partition::new(args.partition, args.jobs.map_or_else(cores, usize::from)),
-    }
-}
-
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Adds a file; says whether it counts what it executes.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use uruk::pipeline::ir::{OptimizationLevel, PartitionPolicy, Stage};
+use uruk::pipeline::ir::{OptimizationLevel, Partition, PartitionPolicy, Stage};
 
 /// `-O`: the letter or digit of a level.
 pub(super) fn level(text: &str) -> Result<OptimizationLevel, String> {
@@ -37,5 +37,18 @@ pub(super) fn policy(text: &str) -> Result<PartitionPolicy, String> {
         "late" => Ok(PartitionPolicy::Late),
         "early" => Ok(PartitionPolicy::Early),
         _ => Err("it is `whole`, `late` or `early`".to_owned()),
+    }
+}
+
+/// The number of processors that this process may use: the default of `--jobs`.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// `--partition`, `--parts` and `--jobs`: how modules are divided.
+pub(super) fn partition(policy: PartitionPolicy, parts: Option<u16>, jobs: Option<u16>) -> Partition {
+    match parts {
+        Some(parts) => Partition::new(policy, parts.into()).of_all_modules(),
+        None => Partition::new(policy, jobs.map_or_else(cores, usize::from)),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::error::BindError;
 use super::format::Region;
-use super::reader::{ImageReader, TableRow};
+use super::reader::ImageReader;
+use super::tables::TableRow;
 use super::targets::ImageVersion;
 use crate::arch::Architecture;
 use crate::link::{Rebase, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact};

@@ -6,7 +6,8 @@ use uruk_instances::CodeSignature;
 
 use super::format::Region;
 use super::host::hash_of_instance;
-use super::reader::{ImageReader, TableRow};
+use super::reader::ImageReader;
+use super::tables::TableRow;
 use super::units::UnitKey;
 
 /// A code instance of an image.

@@ -13,7 +13,7 @@ use super::format::{
     CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, ImageFlags, ImageLayout, ImageSymbol, MAGIC,
     PAGE_BYTES, REGIONS, Region, SymbolTraits, ThreadLocals, checksum, hash_of_name,
 };
-use super::units::UnitKey;
+use super::tables::TableRow;
 use crate::executor::{Initializers, TlsShape};
 use crate::memory::{FileSegment, SegmentKind};
 
@@ -34,35 +34,6 @@ pub struct ImageReader {
     regions: [(u32, u32); REGIONS],
     tables: Vec<u8>,
     segments: Box<[FileSegment]>,
-}
-
-/// A row of a table. Numbers beyond its end are zero.
-#[derive(Clone, Copy)]
-pub(super) struct TableRow<'t>(&'t [u8]);
-
-impl TableRow<'_> {
-    pub(super) fn byte(self, at: usize) -> u8 {
-        self.0.get(at).copied().unwrap_or(0)
-    }
-
-    pub(super) fn half(self, at: usize) -> u32 {
-        let bytes = self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u32::from_le_bytes)
-    }
-
-    pub(super) fn key(self, at: usize) -> UnitKey {
-        self.0.get(at..at + 32).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
-    }
-
-    pub(super) fn bits(self, at: usize) -> u128 {
-        let bytes = self.0.get(at..at + 16).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u128::from_le_bytes)
-    }
-
-    pub(super) fn word(self, at: usize) -> u64 {
-        let bytes = self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u64::from_le_bytes)
-    }
 }
 
 impl ImageReader {

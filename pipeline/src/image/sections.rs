@@ -11,7 +11,8 @@ use super::error::ImageError;
 use super::format::{PAGE_BYTES, Region};
 use super::host::{SECTION_ALIGN, SECTION_BYTES_MAX};
 use super::open::ImageFile;
-use super::reader::{ImageReader, TableRow};
+use super::reader::ImageReader;
+use super::tables::TableRow;
 use crate::object::ObjectBuffer;
 use crate::object::mapping::Mapping;
 

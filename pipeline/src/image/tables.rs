@@ -1,10 +1,39 @@
-//! [`TableWriter`]: the tables of a file in the making.
+//! Tables: [`TableRow`] reads them, and [`TableWriter`] writes them.
 
 use std::collections::HashMap;
 
 use super::format::{REGIONS, Region};
 use super::units::UnitKey;
 use crate::link::{Rebase, RebaseTarget, RuntimeEntry, TlsFact};
+
+/// A row of a table. Numbers beyond its end are zero.
+#[derive(Clone, Copy)]
+pub(super) struct TableRow<'t>(pub(super) &'t [u8]);
+
+impl TableRow<'_> {
+    pub(super) fn byte(self, at: usize) -> u8 {
+        self.0.get(at).copied().unwrap_or(0)
+    }
+
+    pub(super) fn half(self, at: usize) -> u32 {
+        let bytes = self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u32::from_le_bytes)
+    }
+
+    pub(super) fn key(self, at: usize) -> UnitKey {
+        self.0.get(at..at + 32).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
+    }
+
+    pub(super) fn bits(self, at: usize) -> u128 {
+        let bytes = self.0.get(at..at + 16).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u128::from_le_bytes)
+    }
+
+    pub(super) fn word(self, at: usize) -> u64 {
+        let bytes = self.0.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map_or(0, u64::from_le_bytes)
+    }
+}
 
 /// The tables of a file, one after the other, and the text behind them.
 #[derive(Default)]

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::format::{ImageFlags, Region};
-use super::reader::{ImageReader, TableRow};
+use super::reader::ImageReader;
+use super::tables::TableRow;
 
 /// A key of 32 bytes in a file.
 pub type UnitKey = [u8; 32];

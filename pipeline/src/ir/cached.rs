@@ -382,7 +382,7 @@ pub(super) fn object_key(
         helpers: _,
         versions,
     } = compiler;
-    let mut options = options_of(target.decided());
+    let mut options = target.decided().numbers();
     // A module that was compiled without the verifier is no hit for a compiler that verifies.
     options.extend([("verified", u64::from(verified)), ("debug information", u64::from(*keeps_debug_info))]);
     options.extend(partition.ingredients());
@@ -417,30 +417,9 @@ impl IrCompiler {
             versions: _,
         } = self;
         let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
-        let options = options_of(target.decided());
+        let options = target.decided().numbers();
         UnitIngredients { source: source.bytes(), options: &options, passes: &passes, hooks: &hooks }.key()
     }
-}
-
-/// The options of a target that change code, but for those of the machine.
-fn options_of(target: &TargetOptions) -> Vec<(&'static str, u64)> {
-    let TargetOptions {
-        triple: _,
-        cpu: _,
-        features: _,
-        codegen_level,
-        code_model,
-        large_data_threshold_bytes,
-        function_sections,
-        data_sections,
-    } = target;
-    vec![
-        ("codegen level", *codegen_level as u64),
-        ("code model", *code_model as u64),
-        ("large data from", *large_data_threshold_bytes),
-        ("function sections", u64::from(*function_sections)),
-        ("data sections", u64::from(*data_sections)),
-    ]
 }
 
 impl fmt::Debug for IrCache {

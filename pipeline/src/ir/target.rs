@@ -112,6 +112,29 @@ pub struct JitTargetMachineBuilder {
     data_layout: Arc<OnceLock<Box<str>>>,
 }
 
+impl TargetOptions {
+    /// The options that change code, but for those of the machine.
+    pub(super) fn numbers(&self) -> Vec<(&'static str, u64)> {
+        let TargetOptions {
+            triple: _,
+            cpu: _,
+            features: _,
+            codegen_level,
+            code_model,
+            large_data_threshold_bytes,
+            function_sections,
+            data_sections,
+        } = self;
+        vec![
+            ("codegen level", *codegen_level as u64),
+            ("code model", *code_model as u64),
+            ("large data from", *large_data_threshold_bytes),
+            ("function sections", u64::from(*function_sections)),
+            ("data sections", u64::from(*data_sections)),
+        ]
+    }
+}
+
 impl JitTargetMachineBuilder {
     /// The processor this program runs on, with all that it can do.
     ///
