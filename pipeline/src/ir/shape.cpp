@@ -6,6 +6,7 @@
 
 #include "shape.h"
 #include <llvm-c/Core.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/ConstantRange.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/DataLayout.h>
@@ -59,11 +60,12 @@ bool takesValues(Intrinsic::ID Id) {
   }
 }
 
-// Passes look whether the function that they are in has one of these names: what it does is not to become a call of itself.
-bool isKnownByName(StringRef Name) {
-  for (StringRef Known : {"memset", "memcpy", "memmove", "memcmp", "bcmp", "strlen", "wcslen"})
-    if (Name == Known) return true;
-  return false;
+// Passes know the functions of the C library by their names: what a call of one does, and that its own code is not to become such a call. In a
+// module that defines such a name they would take the renamed definition for another function.
+bool definesLibraryName(const Module &M) {
+  TargetLibraryInfoImpl Library(M.getTargetTriple());
+  LibFunc Function;
+  return any_of(M.global_values(), [&](const GlobalValue &G) { return isDefinition(G) && Library.getLibFunc(G.getName(), Function); });
 }
 
 const ConstantInt *asAddress(const Constant *C) {
@@ -170,7 +172,7 @@ bool Reader::isOrdinary(const GlobalValue &G) const {
   auto *F = dyn_cast<Function>(&G);
   if (!F) return !Name.starts_with("llvm.");
   if (F->isMaterializable() || F->hasGC() || F->hasPrefixData() || F->hasPrologueData() || F->getSubprogram()) return false;
-  return !isDefinition(G) || (!F->isIntrinsic() && !isKnownByName(Name));
+  return !isDefinition(G) || !F->isIntrinsic();
 }
 
 void Reader::see(const Constant *C, SmallPtrSetImpl<const Constant *> &Seen) {
@@ -211,6 +213,7 @@ void Reader::group() {
 void Reader::follow() {
   // Lists of what is to be kept or run, and other names, are not of one function's making.
   if (!M.alias_empty() || !M.ifunc_empty() || !M.getModuleInlineAsm().empty()) Known = false;
+  if (definesLibraryName(M)) Known = false;
   SmallPtrSet<const Constant *, 32> Seen;
   for (GlobalValue &G : M.global_values()) {
     if (G.hasAppendingLinkage() || G.getName().starts_with(Prefix)) Known = false;

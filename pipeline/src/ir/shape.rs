@@ -28,7 +28,8 @@
 //!
 //! *One key, one meaning.* The form tells everything of the module that the table above leaves in, in an encoding that can be read in one way
 //! only. Each kind of instruction, constant, attribute and metadata that the reader knows has its case. With any other the module has no shape, and
-//! is added as it is: with aliases, assembly, COMDATs, sections, constructors, debug information, other names of addresses of blocks.
+//! is added as it is: with aliases, assembly, COMDATs, sections, constructors, debug information, other names of addresses of blocks. So is one
+//! that defines a function of the C library: passes know these by their names.
 //!
 //! *One form, one table.* On a miss the copy is read by the same reader, and its form must be the same, byte by byte. So the numbers in the object
 //! that is stored are those that a hit finds.
