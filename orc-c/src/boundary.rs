@@ -38,10 +38,10 @@ macro_rules! interface {
 /// Runs the body of a function of the interface; see the module's head.
 pub(crate) fn enter<R: Outcome>(function: &str, body: impl FnOnce() -> Result<R::Value, Problem>) -> R {
     let here = 0_u8;
-    callbacks::begin((&raw const here).addr());
+    let depth = callbacks::begin((&raw const here).addr());
     let outcome = catch(function, body);
-    callbacks::run_all();
-    callbacks::end();
+    callbacks::run_all(depth);
+    callbacks::end(depth);
     outcome
 }
 

@@ -15,7 +15,10 @@
 //! **A stage that was left.** If a callback jumps out, its stage stays in the list. The next function of the interface
 //! finds that and fails what was under way: the generator's request or the unit's symbols. Calls that were not run yet are
 //! run then. A stage has been left if the frame of the function that made it is gone: its address lies in what is now unused
-//! stack, or its mark has been overwritten.
+//! stack, or its mark has been overwritten. A stage that is above one whose callback returns was left too.
+//!
+//! **Calls of an outer stage.** A callback may look up a symbol whose unit waits in the stage below it, on the same thread. So a lookup that would
+//! block makes these calls first.
 //!
 //! Where no function of the interface is below, as in the first call of a lazy function, calls are made in place. A
 //! callback must return from there.
@@ -23,7 +26,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use llvm_sys::error::LLVMErrorRef;
@@ -204,7 +207,30 @@ struct Stage {
     running: Option<Box<Call>>,
     /// Whether calls are posted. They are made in place while a callback runs, and while a lookup blocks.
     is_open: bool,
-    lookup: Option<Pin<Box<SymbolFuture>>>,
+    lookup: Option<Lookup>,
+}
+
+/// The lookup of `LLVMOrcLLJITLookup`.
+enum Lookup {
+    Asked(Pin<Box<SymbolFuture>>),
+    Answered(Result<LookupResult, LookupError>),
+}
+
+impl Lookup {
+    fn poll(self) -> Self {
+        let Self::Asked(mut asked) = self else { return self };
+        match poll(asked.as_mut()) {
+            Some(answer) => Self::Answered(answer),
+            None => Self::Asked(asked),
+        }
+    }
+}
+
+fn poll(lookup: Pin<&mut SymbolFuture>) -> Option<Result<LookupResult, LookupError>> {
+    match lookup.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    }
 }
 
 thread_local! {
@@ -229,9 +255,9 @@ pub(crate) fn post(call: Call) {
     }
 }
 
-/// A function of the interface begins, whose frame is `here`: fails what was left, and opens a stage.
-pub(crate) fn begin(here: usize) {
-    let left = with_stages(|stages| {
+/// A function of the interface begins, whose frame is `here`: fails what was left, and opens a stage. Answers its depth in the list.
+pub(crate) fn begin(here: usize) -> usize {
+    let begun = with_stages(|stages| {
         let alive = stages.iter().position(|stage| !stage.is_alive(here)).unwrap_or(stages.len());
         let left = stages.split_off(alive);
         stages.push(Stage {
@@ -243,15 +269,28 @@ pub(crate) fn begin(here: usize) {
             is_open: true,
             lookup: None,
         });
-        left
+        (alive, left)
     });
-    for stage in left.into_iter().flatten() {
+    let (depth, left) = begun.unwrap_or_default();
+    were_left(left);
+    depth
+}
+
+/// Fails what was under way in stages that were left, and posts their calls anew.
+fn were_left(stages: Vec<Stage>) {
+    for stage in stages {
         if let Some(call) = stage.running {
             call.was_left();
         }
         drop(stage.lookup);
         stage.posted.into_iter().for_each(post);
     }
+}
+
+/// The stages above that of `depth` were left: a callback has jumped into the one that it was called by.
+fn cut(depth: usize) {
+    let left = with_stages(|stages| stages.split_off(stages.len().min(depth + 1)));
+    were_left(left.unwrap_or_default());
 }
 
 impl Stage {
@@ -266,27 +305,28 @@ impl Stage {
     }
 }
 
-/// Makes the calls that were posted, and those that are posted meanwhile.
+/// Makes the calls that were posted in the stage of `depth`, and those that are posted meanwhile.
 ///
 /// This frame, its callers up to the client, and that of [`Plain::make`] own nothing while a callback runs.
 #[inline(never)]
-pub(crate) fn run_all() {
+pub(crate) fn run_all(depth: usize) {
     let mut mark = 0_u64;
     let frame = (&raw mut mark).expose_provenance();
-    while let Some((plain, number)) = next(frame) {
+    cut(depth);
+    while let Some((plain, number)) = next(depth, frame) {
         // SAFETY: `mark` is ours. `is_alive` reads it through its address.
         unsafe { (&raw mut mark).write_volatile(number) };
         // SAFETY: the call lies in the stage, behind a box, and stays there until it is taken below.
         let error = unsafe { plain.make() };
-        returned(error);
+        returned(depth, error);
     }
     // SAFETY: as above.
     unsafe { (&raw mut mark).write_volatile(0) };
 }
 
-fn next(frame: usize) -> Option<(Plain, u64)> {
+fn next(depth: usize, frame: usize) -> Option<(Plain, u64)> {
     with_stages(|stages| {
-        let stage = stages.last_mut()?;
+        let stage = stages.get_mut(depth)?;
         let call = stage.posted.pop_front();
         stage.is_open = call.is_none();
         let call = stage.running.insert(Box::new(call?));
@@ -295,12 +335,13 @@ fn next(frame: usize) -> Option<(Plain, u64)> {
     })?
 }
 
-fn returned(error: ClientError) {
+fn returned(depth: usize, error: ClientError) {
     let call = with_stages(|stages| {
-        let stage = stages.last_mut()?;
+        let stage = stages.get_mut(depth)?;
         (stage.is_open, stage.frame) = (true, 0);
         stage.running.take()
     });
+    cut(depth);
     if let Some(call) = call.flatten() {
         call.finish(error);
     }
@@ -315,27 +356,50 @@ fn fresh_mark() -> u64 {
     LAST.get()
 }
 
-/// The function of the interface returns.
-pub(crate) fn end() {
-    drop(with_stages(Vec::pop));
+/// The function of the interface returns, whose stage is that of `depth`, with none above.
+pub(crate) fn end(depth: usize) {
+    drop(with_stages(|stages| stages.split_off(stages.len().min(depth))));
 }
 
 /// Runs `body`, which may block, with calls made in place: another thread may wait for them.
 pub(crate) fn in_place<R>(body: impl FnOnce() -> R) -> R {
+    let depth = with_stages(|stages| stages.len().checked_sub(1)).flatten();
     let set = |is_open| {
         with_stages(|stages| {
-            stages.last_mut().is_some_and(|stage| std::mem::replace(&mut stage.is_open, is_open))
+            let stage = stages.get_mut(depth?)?;
+            Some(std::mem::replace(&mut stage.is_open, is_open))
         })
     };
-    let was_open = set(false);
+    let was_open = set(false).flatten();
     let result = body();
     set(was_open.unwrap_or_default());
     result
 }
 
-/// Begins a lookup whose units and generators run by [`run_all`].
+/// Looks up and waits. Calls that this thread has posted are made first, in place: the lookup may be for one of their symbols, and
+/// nothing else would make them.
+pub(crate) fn look_up(
+    session: &ExecutionSession,
+    request: LookupRequest,
+) -> Result<LookupResult, LookupError> {
+    in_place(|| {
+        let answer = poll(pin!(session.lookup_future(request.clone())));
+        answer.unwrap_or_else(|| {
+            posted().into_iter().for_each(Call::run_here);
+            session.lookup(request)
+        })
+    })
+}
+
+/// Takes the calls that wait in all stages of this thread.
+fn posted() -> VecDeque<Call> {
+    let posted = with_stages(|stages| stages.iter_mut().flat_map(|stage| stage.posted.drain(..)).collect());
+    posted.unwrap_or_default()
+}
+
+/// Begins a lookup whose units and generators run by [`run_lookup`].
 pub(crate) fn begin_lookup(session: &ExecutionSession, request: LookupRequest) {
-    let lookup = Box::pin(session.lookup_future(request));
+    let lookup = Lookup::Asked(Box::pin(session.lookup_future(request)));
     with_stages(|stages| {
         if let Some(stage) = stages.last_mut() {
             stage.lookup = Some(lookup);
@@ -343,11 +407,31 @@ pub(crate) fn begin_lookup(session: &ExecutionSession, request: LookupRequest) {
     });
 }
 
+/// Makes the calls of the lookup that was begun last. If that does not answer it, it makes those of the functions below as well, as ORC does:
+/// its symbols may be theirs.
+pub(crate) fn run_lookup() {
+    let Some(depth) = with_stages(|stages| stages.len().checked_sub(1)).flatten() else { return };
+    run_all(depth);
+    take_over(depth);
+    run_all(depth);
+}
+
+fn take_over(depth: usize) {
+    let Some(lookup) = with_stages(|stages| stages.get_mut(depth)?.lookup.take()).flatten() else { return };
+    let lookup = lookup.poll();
+    let calls = if matches!(lookup, Lookup::Asked(_)) { posted() } else { VecDeque::new() };
+    with_stages(|stages| {
+        if let Some(stage) = stages.get_mut(depth) {
+            stage.lookup = Some(lookup);
+            stage.posted.extend(calls);
+        }
+    });
+}
+
 /// The answer of the lookup that was begun last, if it is there.
 pub(crate) fn answer_of_lookup() -> Option<Result<LookupResult, LookupError>> {
-    let mut lookup = with_stages(|stages| stages.last_mut()?.lookup.take())??;
-    match lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
+    match with_stages(|stages| stages.last_mut()?.lookup.take()).flatten()?.poll() {
+        Lookup::Answered(answer) => Some(answer),
+        Lookup::Asked(_) => None,
     }
 }

@@ -14,8 +14,7 @@ use crate::transforms::{TransformModule, TransformObject};
 
 interface! {
     fn LLVMOrcIRTransformLayerSetTransform(layer: Handle, function: TransformModule, data: *mut c_void) {
-        *handles::get::<IrTransform>(layer)?.0.transforms.ir.lock() = Some((function, Data(data)));
-        Ok(())
+        handles::get::<IrTransform>(layer)?.0.transforms.set_ir(function, Data(data))
     }
 
     /// Takes over the responsibility and the module.
@@ -38,7 +37,6 @@ interface! {
     }
 
     fn LLVMOrcObjectTransformLayerSetTransform(layer: Handle, function: TransformObject, data: *mut c_void) {
-        *handles::get::<ObjectTransform>(layer)?.0.transforms.object.lock() = Some((function, Data(data)));
-        Ok(())
+        handles::get::<ObjectTransform>(layer)?.0.transforms.set_object(function, Data(data))
     }
 }

@@ -10,10 +10,9 @@ use uruk::pipeline::linking::ObjectLinkingLayer;
 use crate::boundary::{Array, Out};
 use crate::dylibs;
 use crate::engine::Session;
-use crate::errors::Problem;
 use crate::handles::{self, Handle, Handled};
 use crate::names;
-use crate::symbols::AliasMapPair;
+use crate::symbols::{self, AliasMapPair};
 use crate::units::Unit;
 
 /// An `LLVMOrcIndirectStubsManagerRef`. Stubs are the linker's, so that there is nothing in it.
@@ -70,10 +69,10 @@ interface! {
         len: usize,
     ) -> Handle {
         let alias = |pair: &AliasMapPair| {
-            let target = AliasTarget { source: names::take(pair.source)?, flags: pair.flags.into() };
-            Ok((names::take(pair.name)?, target))
+            let (name, source) = (names::take(pair.name), names::take(pair.source));
+            Ok((name?, AliasTarget { source: source?, flags: pair.flags.into() }))
         };
-        let aliases = pairs.of(len)?.iter().map(alias).collect::<Result<AliasMap, Problem>>()?;
+        let aliases: AliasMap = symbols::all(pairs.of(len)?.iter().map(alias))?;
         handles::get::<Stubs>(stubs)?;
         let (manager, (_, source)) = (handles::get::<CallThrough>(manager)?, dylibs::get(source)?);
         Ok(Unit::give(manager.0.lazy_reexports(&source.0, aliases)))

@@ -40,10 +40,7 @@ fn end(jit: Handle, name: Text) -> Result<u64, Problem> {
     let jit = handles::get::<Lljit>(jit)?.0.jit()?;
     let answer = match callbacks::answer_of_lookup() {
         Some(answer) => answer,
-        None => {
-            let request = request(&jit, name)?;
-            callbacks::in_place(|| jit.session().lookup(request))
-        }
+        None => callbacks::look_up(jit.session(), request(&jit, name)?),
     };
     debug::settle();
     let found = answer?;
@@ -72,7 +69,7 @@ interface! {
         result.set(0);
         begin(jit, name)?;
         // Callbacks run here. The frames that they may jump over own nothing: the lookup lies in the thread's list.
-        callbacks::run_all();
+        callbacks::run_lookup();
         result.set(end(jit, name)?);
         Ok(())
     }
@@ -88,14 +85,14 @@ interface! {
         data: *mut c_void,
     ) {
         let data = Data(data);
+        // The names are ours in any case.
+        let set = set.of(set_len).and_then(symbols::take_set);
         let asked = handles::get::<Session>(session).and_then(|session| {
             let dylib = |searched: &SearchedDylib| {
                 Ok((dylibs::get(searched.dylib)?.1.0.clone(), symbols::dylib_flags(searched.flags)))
             };
             let order: Vec<_> = order.of(order_len)?.iter().map(dylib).collect::<Result<_, Problem>>()?;
-            let set: LookupSet =
-                set.of(set_len)?.iter().map(|element| element.take()).collect::<Result<_, _>>()?;
-            Ok((session, LookupRequest { kind: symbols::kind(kind), ..LookupRequest::new(order, set) }))
+            Ok((session, LookupRequest { kind: symbols::kind(kind), ..LookupRequest::new(order, set?) }))
         });
         match asked {
             Ok((session, request)) => {

@@ -36,7 +36,7 @@ fn add(module: WrappedModule, engine: &Engine, tracker: &ResourceTracker) -> Res
         WrappedModule::Own(module) => {
             IrMaterializationUnit::from_module(session, layer, &engine.target, module)?
         }
-        WrappedModule::Client { module, .. } if engine.has_cache && engine.transforms.are_unset() => {
+        WrappedModule::Client { module, .. } if engine.has_cache && engine.transforms.let_pass() => {
             // A hit reads the module where it is, and copies nothing.
             let scope = engine.jit()?.in_tracker(tracker);
             return module

@@ -46,7 +46,7 @@ interface! {
 
     fn LLVMOrcMaterializationResponsibilityGetInitializerSymbol(responsibility: Handle) -> Handle {
         let responsibility = get(responsibility)?;
-        let initializer = responsibility.compiling(|duty| Ok(duty.initializer_symbol().cloned()))?;
+        let initializer = responsibility.look(|duty| duty.initializer_symbol().cloned())?;
         let mut lent = responsibility.lent().lock();
         Ok(initializer.map_or(Handle::NULL, |initializer| lent.lend(&initializer)))
     }
@@ -54,7 +54,7 @@ interface! {
     fn LLVMOrcMaterializationResponsibilityGetRequestedSymbols(responsibility: Handle, len: Out<usize>) -> *mut Handle {
         len.set(0);
         let responsibility = get(responsibility)?;
-        let mut requested = responsibility.compiling(|duty| Ok(duty.requested_symbols()))?;
+        let mut requested = responsibility.look(|duty| duty.requested_symbols())?;
         requested.sort();
         let mut lent = responsibility.lent().lock();
         let entries: Vec<_> = requested.iter().map(|name| lent.lend(name)).collect();

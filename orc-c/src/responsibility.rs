@@ -18,7 +18,7 @@ use crate::dylib::Dylib;
 use crate::errors::Problem;
 use crate::handles::{self, Handle, Handled};
 use crate::names::Lent;
-use crate::symbols::take_names;
+use crate::symbols;
 
 /// An `LLVMOrcMaterializationResponsibilityRef`.
 pub(crate) struct Responsibility {
@@ -71,7 +71,11 @@ impl Responsibility {
         }
     }
 
+    /// Puts back what was taken. A duty that was over when it was taken may be another call's by now.
     fn put(&self, step: Step, addresses: SymbolMap) {
+        if matches!(step, Step::Over) {
+            return;
+        }
         let over = std::mem::replace(&mut *self.duty.lock(), Duty { step, addresses });
         drop(over);
     }
@@ -96,10 +100,30 @@ impl Responsibility {
         }
     }
 
-    /// Lets `read` have the symbols and the initializer symbol, if there are any.
+    /// Lets `look` see a duty that is not resolved. Another thread may look at the same time, so it is looked at under the lock.
+    pub(crate) fn look<R>(
+        &self,
+        look: impl FnOnce(&MaterializationResponsibility) -> R,
+    ) -> Result<R, Problem> {
+        let mut duty = self.duty.lock();
+        match std::mem::replace(&mut duty.step, Step::Over) {
+            Step::Compiling(responsibility) => {
+                let responsibility = responsibility.attach();
+                let seen = look(&responsibility);
+                duty.step = Step::Compiling(responsibility.detach());
+                Ok(seen)
+            }
+            step => {
+                duty.step = step;
+                Err(Problem::new("the responsibility has been resolved, or is over"))
+            }
+        }
+    }
+
+    /// The symbols; none if it is over.
     pub(crate) fn symbols(&self) -> SymbolFlagsMap {
-        let Duty { step, addresses } = self.take();
-        let (step, symbols) = match step {
+        let mut duty = self.duty.lock();
+        let (step, symbols) = match std::mem::replace(&mut duty.step, Step::Over) {
             Step::Compiling(responsibility) => {
                 let responsibility = responsibility.attach();
                 let symbols = responsibility.symbols().clone();
@@ -112,7 +136,7 @@ impl Responsibility {
             }
             Step::Over => (Step::Over, SymbolFlagsMap::default()),
         };
-        self.put(step, addresses);
+        duty.step = step;
         symbols
     }
 
@@ -146,11 +170,11 @@ impl Responsibility {
     }
 
     pub(crate) fn emit(&self, groups: &[CDependenceGroup]) -> Result<(), Problem> {
+        let groups: Vec<_> = symbols::all(groups.iter().map(CDependenceGroup::take))?;
         if matches!(self.duty.lock().step, Step::Compiling(_)) {
             // Nothing of it needs an address.
             self.resolve(&SymbolMap::default())?;
         }
-        let groups = groups.iter().map(CDependenceGroup::take).collect::<Result<Vec<_>, _>>()?;
         let Duty { step, addresses } = self.take();
         let Step::Resolved(resolved) = step else {
             self.put(step, addresses);
@@ -242,12 +266,12 @@ impl CDependenceGroup {
     /// The group with its names, all of which are released.
     fn take(&self) -> Result<NamedGroup, Problem> {
         let need = |pair: &CDependenceMapPair| {
-            let names = take_names(pair.names.symbols.of(pair.names.len)?)?;
+            let names = symbols::take_names(pair.names.symbols.of(pair.names.len)?)?;
             Ok((handles::get::<Dylib>(pair.dylib)?, names))
         };
-        let symbols = take_names(self.symbols.symbols.of(self.symbols.len)?)?;
-        let needs = self.dependencies.of(self.len)?.iter().map(need).collect::<Result<_, Problem>>()?;
-        Ok(NamedGroup { symbols, needs })
+        let needs = self.dependencies.of(self.len).and_then(|needs| symbols::all(needs.iter().map(need)));
+        let symbols = symbols::take_names(self.symbols.symbols.of(self.symbols.len)?)?;
+        Ok(NamedGroup { symbols, needs: needs? })
     }
 }
 
@@ -267,8 +291,7 @@ impl NamedGroup {
             if !others.is_empty() {
                 let order = vec![(dylib.0.clone(), JitDylibLookupFlags::MatchAllSymbols)];
                 let request = LookupRequest::new(order, LookupSet::required(others)).until_resolved();
-                dependencies
-                    .extend(callbacks::in_place(|| resolved.session().lookup(request))?.dependencies());
+                dependencies.extend(callbacks::look_up(resolved.session(), request)?.dependencies());
             }
         }
         Ok(DependenceGroup { symbols: self.symbols, dependencies })

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use uruk::core::{
-    ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupKind, SymbolFlags, SymbolFlagsMap,
+    ExecutorAddr, ExecutorSymbolDef, JitDylibLookupFlags, LookupKind, LookupSet, SymbolFlags, SymbolFlagsMap,
     SymbolLookupFlags, SymbolMap, SymbolName,
 };
 
@@ -106,12 +106,24 @@ pub(crate) fn take_addresses(pairs: &[SymbolMapPair]) -> Result<SymbolMap, Probl
         let definition = ExecutorSymbolDef::new(ExecutorAddr::new(pair.address), pair.flags.into());
         Ok((names::take(pair.name)?, definition))
     };
-    pairs.iter().map(pair).collect()
+    all(pairs.iter().map(pair))
+}
+
+/// All or the first error. Each name is taken, also behind one that is bad.
+pub(crate) fn all<T, C: FromIterator<T>>(
+    taken: impl Iterator<Item = Result<T, Problem>>,
+) -> Result<C, Problem> {
+    taken.collect::<Vec<_>>().into_iter().collect()
+}
+
+/// A set of symbols to look up. Its names are released.
+pub(crate) fn take_set(set: &[LookupSetElement]) -> Result<LookupSet, Problem> {
+    all(set.iter().map(|element| element.take()))
 }
 
 /// A map of flags. Its names are released.
 pub(crate) fn take_flags(pairs: &[FlagsMapPair]) -> Result<SymbolFlagsMap, Problem> {
-    pairs.iter().map(|pair| Ok((names::take(pair.name)?, pair.flags.into()))).collect()
+    all(pairs.iter().map(|pair| Ok((names::take(pair.name)?, pair.flags.into()))))
 }
 
 /// The same for C, sorted by name.
@@ -126,7 +138,7 @@ pub(crate) fn lend_flags(symbols: &SymbolFlagsMap, names: &mut Lent) -> Vec<Flag
 
 /// The names of a list, which are released.
 pub(crate) fn take_names(list: &[Handle]) -> Result<Vec<SymbolName>, Problem> {
-    list.iter().map(|entry| names::take(*entry)).collect()
+    all(list.iter().map(|entry| names::take(*entry)))
 }
 
 /// `LLVMOrcJITDylibLookupFlags`.

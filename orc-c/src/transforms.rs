@@ -10,7 +10,7 @@ use uruk::pipeline::linking::ObjectLinkingLayer;
 use uruk::pipeline::object::{ObjectBuffer, ObjectLayer};
 
 use crate::callbacks::Data;
-use crate::errors::ClientError;
+use crate::errors::{ClientError, Problem};
 use crate::handles::{self, Handle};
 use crate::module::WrappedModule;
 use crate::owned::MemoryBuffer;
@@ -22,13 +22,39 @@ pub(crate) type TransformObject = unsafe extern "C" fn(*mut c_void, *mut LLVMMem
 /// The client's functions. They run deep inside the session, and must return.
 #[derive(Default)]
 pub(crate) struct Transforms {
-    pub(crate) ir: Mutex<Option<(TransformModule, Data)>>,
-    pub(crate) object: Mutex<Option<(TransformObject, Data)>>,
+    ir: Mutex<Option<(TransformModule, Data)>>,
+    object: Mutex<Option<(TransformObject, Data)>>,
+    /// Whether a module was added by its shape: it goes past these functions.
+    are_passed_by: Mutex<bool>,
 }
 
 impl Transforms {
-    pub(crate) fn are_unset(&self) -> bool {
-        self.ir.lock().is_none() && self.object.lock().is_none()
+    /// Whether a module may go past the client's functions. Remembers that one does.
+    pub(crate) fn let_pass(&self) -> bool {
+        let are_unset = self.ir.lock().is_none() && self.object.lock().is_none();
+        if are_unset {
+            *self.are_passed_by.lock() = true;
+        }
+        are_unset
+    }
+
+    pub(crate) fn set_ir(&self, function: TransformModule, data: Data) -> Result<(), Problem> {
+        *self.ir.lock() = Some((function, data));
+        self.is_for_all()
+    }
+
+    pub(crate) fn set_object(&self, function: TransformObject, data: Data) -> Result<(), Problem> {
+        *self.object.lock() = Some((function, data));
+        self.is_for_all()
+    }
+
+    fn is_for_all(&self) -> Result<(), Problem> {
+        if *self.are_passed_by.lock() {
+            return Err(Problem::new(
+                "the modules that were added before go to the cache, without the transform",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -71,8 +97,10 @@ fn change_module(
 ) -> Result<ThreadSafeModule, SharedError> {
     let mut module = handles::give(WrappedModule::Own(module));
     // SAFETY: the client has given the function for that, with its data. It may put another module in the place of this one.
-    unsafe { function(data.0, &raw mut module, duty) }.into_result()?;
+    let done = unsafe { function(data.0, &raw mut module, duty) }.into_result();
+    // The module that it leaves there is ours, also if it has failed.
     let changed = handles::take_whole::<WrappedModule>(module).and_then(WrappedModule::into_own);
+    done?;
     changed.map_err(|problem| shared_error(problem.to_string()))
 }
 

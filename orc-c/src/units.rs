@@ -191,8 +191,12 @@ interface! {
         discard: Option<Discard>,
         destroy: Option<Destroy>,
     ) -> Handle {
+        let initializer = (!initializer.is_null()).then(|| names::take(initializer));
         let interface = MaterializationInterface::new(take_flags(pairs.of(len)?)?);
-        let interface = if initializer.is_null() { interface } else { interface.with_initializer(names::take(initializer)?) };
+        let interface = match initializer {
+            Some(initializer) => interface.with_initializer(initializer?),
+            None => interface,
+        };
         let (name, data) = (name.get()?.to_owned(), Data(data));
         Ok(Unit::give(Box::new(ClientUnit { name, interface, data, materialize, discard, destroy })))
     }

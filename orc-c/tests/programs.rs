@@ -29,6 +29,14 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
+/// A directory that no other user may write to, with nothing in it.
+fn cache_directory(name: &str) -> PathBuf {
+    let cache = directory(name);
+    fs::remove_dir_all(&cache).expect("a directory");
+    fs::DirBuilder::new().mode(0o700).create(&cache).expect("a directory of our own");
+    cache
+}
+
 fn output_of(command: &mut Command) -> (String, bool) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text =
@@ -106,9 +114,7 @@ fn expect(file: &str) {
 /// A second process finds the code of the first, though its structures lie elsewhere and its functions have other names.
 #[test]
 fn a_second_process_compiles_nothing_that_differs_in_addresses_and_names() {
-    let cache = directory("cache");
-    fs::remove_dir_all(&cache).expect("a directory");
-    fs::DirBuilder::new().mode(0o700).create(&cache).expect("a directory of our own");
+    let cache = cache_directory("cache");
     let host = build_for("cached.c", Way::Linked);
     let entries = || {
         let cache = DiskCache::open(&cache, Access::ReadOnly, PackLimits::default()).expect("a cache");
@@ -120,6 +126,16 @@ fn a_second_process_compiles_nothing_that_differs_in_addresses_and_names() {
     assert!(first > 0);
     assert_eq!(run("9"), ("9\n".to_owned(), true));
     assert_eq!(entries(), first);
+}
+
+#[test]
+fn a_transform_that_comes_too_late_for_a_cached_module_says_so() {
+    let host = build_for("late.c", Way::Linked);
+    let (text, succeeded) =
+        output_of(Command::new(host).env("URUK_ORC_CACHE", cache_directory("late-cache")));
+    let expected = "1\ntransform\n2\nJIT session error: LLVMOrcIRTransformLayerSetTransform: \
+        the modules that were added before go to the cache, without the transform\n";
+    assert_eq!((text.as_str(), succeeded), (expected, true));
 }
 
 #[test]
@@ -140,6 +156,26 @@ fn modules_and_objects_pass_the_clients_layers() {
 #[test]
 fn a_callback_may_be_left_by_a_jump() {
     expect("jumps.c");
+}
+
+#[test]
+fn a_lookup_after_an_inner_jump_has_its_own_answer() {
+    expect("inner_jump.c");
+}
+
+#[test]
+fn units_of_one_thread_may_look_each_other_up() {
+    expect("nested.c");
+}
+
+#[test]
+fn units_of_one_thread_may_need_each_other() {
+    expect("depends.c");
+}
+
+#[test]
+fn a_responsibility_may_be_read_by_several_threads() {
+    expect("readers.c");
 }
 
 #[test]

@@ -1,0 +1,53 @@
+// A unit looks another up, whose function jumps back into that of the first: the first lookup has its own answer.
+//
+// prints: back in one
+// prints: one is 1
+// prints: two is 2
+#include "common.h"
+#include <setjmp.h>
+
+static LLVMOrcLLJITRef jit;
+static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
+static void destroy(void *data) {}
+static void discard(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
+
+static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
+  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
+  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
+}
+
+static void define(char *symbol, LLVMOrcMaterializationUnitMaterializeFunction materialize) {
+  LLVMOrcCSymbolFlagsMapPair pair = {name(symbol), exported_function};
+  check(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit),
+                              LLVMOrcCreateCustomMaterializationUnit(symbol, symbol, &pair, 1, NULL, materialize, discard,
+                                                                     destroy)));
+}
+
+static jmp_buf back;
+static int value_one(void) { return 1; }
+static int value_two(void) { return 2; }
+
+static void inner(void *data, LLVMOrcMaterializationResponsibilityRef responsibility) {
+  resolve(responsibility, "two", value_two);
+  check(LLVMOrcMaterializationResponsibilityNotifyEmitted(responsibility, NULL, 0));
+  longjmp(back, 1);
+}
+
+static void outer(void *data, LLVMOrcMaterializationResponsibilityRef responsibility) {
+  resolve(responsibility, "one", value_one);
+  check(LLVMOrcMaterializationResponsibilityNotifyEmitted(responsibility, NULL, 0));
+  LLVMOrcDisposeMaterializationResponsibility(responsibility);
+  LLVMOrcExecutorAddress address;
+  if (!setjmp(back)) LLVMOrcLLJITLookup(jit, &address, "two");
+  else printf("back in one\n");
+}
+
+int run(void) {
+  jit = create();
+  define("one", outer);
+  define("two", inner);
+  printf("one is %d\n", call(jit, "one"));
+  printf("two is %d\n", call(jit, "two"));
+  check(LLVMOrcDisposeLLJIT(jit));
+  return 0;
+}
