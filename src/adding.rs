@@ -152,7 +152,8 @@ impl Scope {
     /// symbol of it.
     ///
     /// # Errors
-    /// [`JitError::Compile`] if the module breaks LLVM's rules, which a hit does not look for; [`JitError::Define`] if its symbols are refused.
+    /// [`JitError::Compile`] if the module breaks LLVM's rules, which a hit does not look for, or the engine
+    /// [compiles in helpers](crate::JitBuilder::compile_in), which do not see shapes; [`JitError::Define`] if its symbols are refused.
     ///
     /// # Cost
     /// A hit reads the module once; a miss copies it by way of bitcode, and compiles it when something of it is wanted. Code loads
@@ -210,6 +211,7 @@ impl Scope {
         source: &ObjectBuffer,
         passes: Option<&OptimizationPipeline>,
     ) -> Result<Vec<SymbolName>, JitError> {
+        self.engine.files.modules.refuse_shapes()?;
         let module = ThreadSafeModule::parse(source)?;
         module.with_module(|module| self.add_shaped(source.name(), module, passes))?
     }

@@ -6,8 +6,8 @@ use uruk_core::ResourceTracker;
 use uruk_core::sync::Arc;
 use uruk_pipeline::ir::inkwell::module::Module;
 use uruk_pipeline::ir::{
-    IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, JitTargetMachineBuilder, LazyModule,
-    LazyUnits, LinkerInfo, ModuleInterface, OptimizationPipeline, ThreadSafeModule,
+    CompileError, IrCompileLayer, IrCompiler, IrLayer, IrMaterializationUnit, JitTargetMachineBuilder,
+    LazyModule, LazyUnits, LinkerInfo, ModuleInterface, OptimizationPipeline, ThreadSafeModule,
 };
 use uruk_pipeline::lazy::FileStubs;
 use uruk_pipeline::object::{FileKind, ObjectBuffer, UnitTraits};
@@ -94,6 +94,16 @@ impl Modules {
         self.whole(tracker, unit.with_meanings(session, &info), work_bytes)
     }
 
+    /// Refuses modules that are known by their shape where helpers compile: this process would read them.
+    pub(crate) fn refuse_shapes(&self) -> Result<(), CompileError> {
+        match self.layer.compiler().helpers() {
+            Some(_) => {
+                Err(CompileError::NotContained { what: "modules that are known by their shape".to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The unit of a module that the cache knows by its shape, compiled with `passes` instead of the engine's own.
     pub(crate) fn units_of_shape(
         &self,
@@ -102,6 +112,7 @@ impl Modules {
         module: &Module<'_>,
         passes: Option<&OptimizationPipeline>,
     ) -> Result<FileUnits, JitError> {
+        self.refuse_shapes()?;
         let (session, objects) = (tracker.dylib().session(), self.linking.objects());
         let other = passes.map(|passes| self.layer.with_pipeline(passes.clone())).transpose()?;
         let layer = other.as_ref().unwrap_or(&self.layer);

@@ -13,11 +13,12 @@ use uruk::core::WithCauses;
 use uruk::pipeline::cache::MemoryCache;
 use uruk::pipeline::helpers::{HelperPool, Helpers};
 use uruk::pipeline::ir::{
-    CompileError, IrCompiler, JitTargetMachineBuilder, OptimizationLevel, OptimizationPipeline, Partition,
-    PartitionPolicy, PassHook, Stage, ThreadSafeModule, llvm_build, serve_compiles_watched,
+    CompileError, Dump, IrCompiler, JitTargetMachineBuilder, ModuleVersion, OptimizationLevel,
+    OptimizationPipeline, Partition, PartitionPolicy, PassHook, Stage, ThreadSafeModule, helper_build,
+    llvm_build, serve_compiles_watched,
 };
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{Jit, JitBuilder, OnCall};
+use uruk::{ImageBuilder, Jit, JitBuilder, OnCall};
 use uruk_tests::forms::Form;
 use uruk_tests::inputs::bitcode;
 use uruk_tests::program::{Language, Program, names_in};
@@ -189,7 +190,7 @@ fn a_fault_fails_its_own_unit_and_says_how() {
 fn an_end_at_each_message_of_the_protocol_loses_no_job_that_had_not_begun() {
     let compiler = |helpers: Helpers| {
         let compiler = IrCompiler::host(OptimizationLevel::O1).expect("this machine");
-        let pool = Arc::new(HelperPool::new(helpers.count(1), llvm_build()));
+        let pool = Arc::new(HelperPool::new(helpers.count(1), helper_build()));
         (compiler.with_helpers(pool.clone()).expect("no hooks"), pool)
     };
     let compile = |compiler: &IrCompiler, name: &str| {
@@ -233,7 +234,7 @@ fn pid(number: u32) -> Pid {
 #[test]
 fn what_has_ended_a_helper_is_not_tried_again() {
     let compiler = IrCompiler::host(OptimizationLevel::O1).expect("this machine");
-    let pool = Arc::new(HelperPool::new(helpers(&["segv@4:bad"]), llvm_build()));
+    let pool = Arc::new(HelperPool::new(helpers(&["segv@4:bad"]), helper_build()));
     let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
     let compile = |name| compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));
     let first = message(&compile("bad").expect_err("it ends its helper"));
@@ -253,7 +254,7 @@ fn what_has_ended_a_helper_is_not_tried_again() {
 
 #[test]
 fn a_thousand_compilations_outlive_helpers_that_are_killed() {
-    let pool = Arc::new(HelperPool::new(helpers(&[]), llvm_build()));
+    let pool = Arc::new(HelperPool::new(helpers(&[]), helper_build()));
     let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
     let apart = compiler.clone().with_helpers(pool.clone()).expect("no hooks");
     let mut failed = 0;
@@ -293,7 +294,7 @@ fn a_thousand_compilations_outlive_helpers_that_are_killed() {
 fn helpers_are_replaced_in_time() {
     let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
     let pool =
-        HelperPool::new(helpers(&[]).count(1).recycle_after(3, Duration::from_secs(3_600)), llvm_build());
+        HelperPool::new(helpers(&[]).count(1).recycle_after(3, Duration::from_secs(3_600)), helper_build());
     let pool = Arc::new(pool);
     let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
     for number in 0..7 {
@@ -311,8 +312,10 @@ fn helpers_are_replaced_in_time() {
 
 #[test]
 fn the_second_helper_is_started_when_the_first_is_busy() {
-    let pool =
-        Arc::new(HelperPool::new(helpers(&["loop@4:long"]).time_limit(Duration::from_secs(6)), llvm_build()));
+    let pool = Arc::new(HelperPool::new(
+        helpers(&["loop@4:long"]).time_limit(Duration::from_secs(6)),
+        helper_build(),
+    ));
     let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
     let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
     let compile = |name: &str| compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));
@@ -361,7 +364,7 @@ fn a_cache_is_asked_first() {
 /// Objects are byte for byte those of this process.
 #[test]
 fn objects_of_programs_are_those_of_this_process() {
-    let pool = Arc::new(HelperPool::new(helpers(&[]), llvm_build()));
+    let pool = Arc::new(HelperPool::new(helpers(&[]), helper_build()));
     let mut compared = 0;
     let names = ["c", "cxx"].into_iter().flat_map(|directory| names_in(directory).expect("programs"));
     for name in names {
@@ -452,20 +455,67 @@ fn what_helpers_cannot_do_is_said_at_once() {
     assert!(hooked.contains("hooks between passes"), "{hooked}");
     let passes = refuse(with().pipeline(OptimizationPipeline::passes("no-such-pass")));
     assert!(passes.contains("no-such-pass"), "{passes}");
+    let image = message(&ImageBuilder::new(with()).expect_err("its sources are read here"));
+    assert!(image.contains("not possible in helper processes: images"), "{image}");
+    let jit = with().build().expect("an engine");
+    // A file that this process does not read, or it would say that this is prose.
+    let prose = ObjectBuffer::new("prose.ll", &b"it was a dark and stormy night"[..]);
+    let shape = message(&jit.add_shaped_ir(&prose, None).expect_err("it would be read here"));
+    assert!(
+        shape.contains("not possible in helper processes: modules that are known by their shape"),
+        "{shape}"
+    );
+    let module = ThreadSafeModule::parse(&file("f", 1)).expect("valid");
+    let shaped =
+        module.with_module(|module| jit.add_shaped("f", module, None)).expect("its context is there");
+    assert!(message(&shaped.expect_err("it would be compiled here")).contains("known by their shape"));
     let missing = Helpers::new("/nonexistent/helper");
     let jit = engine(missing).build().expect("it is not needed yet");
     let told = message(&jit.add_buffer(file("f", 1)).expect_err("it is needed to read the file"));
     assert!(told.contains("no helper can be had from /nonexistent/helper: No such file"), "{told}");
     let other = HelperPool::new(helpers(&[]), "another LLVM");
     let told = message(&other.ask(&[0; 32], b"", b"").expect_err("it is of another build"));
-    assert!(told.contains("another build") && told.contains(llvm_build()), "{told}");
+    assert!(told.contains("another build") && told.contains(&helper_build()), "{told}");
+    // The LLVM alone makes no build: another engine has other jobs, and makes other objects.
+    let other = HelperPool::new(helpers(&[]), llvm_build());
+    let told = message(&other.ask(&[0; 32], b"", b"").expect_err("it is of another engine"));
+    assert!(told.contains("another build"), "{told}");
     let other =
-        HelperPool::new(Helpers::new("/bin/cat").start_limit(Duration::from_millis(200)), llvm_build());
+        HelperPool::new(Helpers::new("/bin/cat").start_limit(Duration::from_millis(200)), helper_build());
     let told = message(&other.ask(&[0; 32], b"", b"").expect_err("it is no helper"));
     assert!(
         told.contains("no helper can be had from /bin/cat") && told.contains("took more than 200ms"),
         "{told}"
     );
+}
+
+/// A compiler that gets its helpers first, and then something that they would leave out.
+#[test]
+fn a_compiler_leaves_nothing_out_in_helpers() {
+    let pool = Arc::new(HelperPool::new(helpers(&[]), helper_build()));
+    let here = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let apart = here.clone().with_helpers(pool.clone()).expect("no hooks");
+    let target = JitTargetMachineBuilder::host().expect("this machine");
+    let version = || ModuleVersion {
+        name: "v3".into(),
+        target: target.clone(),
+        vector_bits: 256,
+        base: ("v2".into(), 128),
+    };
+    let dump = Dump::to(std::env::temp_dir()).expect("it is there");
+    let changed: [(&str, &dyn Fn(IrCompiler) -> IrCompiler); 2] = [
+        ("a dump", &|compiler| compiler.with_dump(dump.clone())),
+        ("code for several processors", &|compiler| compiler.with_versions([version()])),
+    ];
+    for (what, change) in changed {
+        let module = ThreadSafeModule::parse(&file("f", 1)).expect("valid");
+        let late = message(&change(apart.clone()).compile(module).expect_err(what));
+        let early = message(&change(here.clone()).with_helpers(pool.clone()).expect_err(what));
+        for told in [late, early] {
+            assert!(told.contains(&format!("not possible in helper processes: {what}")), "{told}");
+        }
+    }
+    assert_eq!(pool.stats().answered, 0);
 }
 
 /// A host that waits to be killed, with a helper that is idle, and one that never ends its work.
@@ -475,7 +525,7 @@ fn host() {
     if !std::env::args().any(|argument| argument == "as-host") {
         return;
     }
-    let pool = Arc::new(HelperPool::new(helpers(&["loop@4:long"]), llvm_build()));
+    let pool = Arc::new(HelperPool::new(helpers(&["loop@4:long"]), helper_build()));
     let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
     let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
     let compile = |name: &str| compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));

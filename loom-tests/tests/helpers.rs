@@ -27,7 +27,11 @@
 #![cfg(uruk_loom)]
 
 #[path = "../../pipeline/src/helpers/shelf.rs"]
-#[expect(dead_code, unreachable_pub, reason = "the model asks, and looks at nothing; the pipeline publishes the constant")]
+#[expect(
+    dead_code,
+    unreachable_pub,
+    reason = "the model asks, and looks at nothing; the pipeline publishes the constant"
+)]
 mod shelf;
 
 use loom_tests::stage::model_within;

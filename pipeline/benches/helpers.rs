@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_pipeline::helpers::{HelperPool, Helpers};
-use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule, llvm_build, serve_compiles};
+use uruk_pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule, helper_build, serve_compiles};
 use uruk_pipeline::object::ObjectBuffer;
 
 const HELPER: &str = "compile-helper";
@@ -20,7 +20,7 @@ fn main() {
     }
     let pool = || {
         let helpers = Helpers::new(std::env::current_exe().expect("a program")).argument(HELPER);
-        Arc::new(HelperPool::new(helpers.count(1), llvm_build()))
+        Arc::new(HelperPool::new(helpers.count(1), helper_build()))
     };
     let here = IrCompiler::host(OptimizationLevel::O2).expect("this machine");
     let apart = |pool| here.clone().with_helpers(pool).expect("no hooks");

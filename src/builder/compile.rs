@@ -4,7 +4,7 @@ use uruk_core::sync::Arc;
 use uruk_pipeline::helpers::{HelperPool, Helpers};
 use uruk_pipeline::ir::{
     CodegenLevel, CompileError, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, ModuleVersion,
-    OptimizationLevel, OptimizationPipeline, Partition, llvm_build,
+    OptimizationLevel, OptimizationPipeline, Partition, helper_build,
 };
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
@@ -65,6 +65,10 @@ impl CompileOptions {
             let what = "images with several targets".to_owned();
             return Err(CompileError::NotContained { what }.into());
         }
+        if self.helpers.is_some() && linking.layer.collected().is_some() {
+            let what = "images, whose sources are read in this process".to_owned();
+            return Err(CompileError::NotContained { what }.into());
+        }
         let refuses_calls = self.helpers.is_some() && (linking.on_call.is_some() || self.tiers.is_some());
         if refuses_calls {
             let what = "functions that are compiled when they are called".to_owned();
@@ -80,7 +84,7 @@ impl CompileOptions {
         let compiler = compiler.with_debug_info(keeps_debug_info);
         let compiler = self.dump.iter().cloned().fold(compiler, IrCompiler::with_dump);
         let compiler = match self.helpers {
-            Some(helpers) => compiler.with_helpers(Arc::new(HelperPool::new(helpers, llvm_build())))?,
+            Some(helpers) => compiler.with_helpers(Arc::new(HelperPool::new(helpers, helper_build())))?,
             None => compiler,
         };
         let of_modules = cache.entries.as_ref().map(|entries| Arc::new(entries.of_modules(&compiler)));

@@ -9,10 +9,12 @@ impl JitBuilder {
     /// error that says how its helper ended. Such a file is not tried again by this engine. Objects are the same.
     ///
     /// A module that was [built in memory](crate::Scope::add_module) goes there as bitcode. Hooks between passes, a [dump](Self::dump),
-    /// [`compile_on_call`](Self::compile_on_call) and [`tiers`](Self::tiers) are not possible with it: [`build`](Self::build) says so.
+    /// [`compile_on_call`](Self::compile_on_call) and [`tiers`](Self::tiers) are not possible with it: [`build`](Self::build) says so. Nor are
+    /// images, and modules that are [known by their shape](crate::Scope::add_shaped). A file whose assembly reads other files (`.incbin`,
+    /// `.include`) fails: helpers open none.
     ///
     /// # Cost
-    /// Bitcode and object cross a socket. Each helper has an LLVM of its own: some 60 MB.
+    /// Bitcode and object cross a socket. Each helper has an LLVM of its own.
     ///
     /// # Examples
     /// ```no_run

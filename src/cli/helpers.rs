@@ -1,6 +1,5 @@
 //! `--compile-in-helpers`: which processes compile, and their limits.
 
-use std::io;
 use std::time::Duration;
 
 use clap::Args;
@@ -37,13 +36,11 @@ pub(crate) struct HelperArgs {
 
 impl HelperArgs {
     /// The processes that compile: this command, started once more. Nothing if it compiles itself.
-    ///
-    /// # Errors
-    /// The system does not say where this command is.
-    pub(crate) fn settings(&self) -> io::Result<Option<Helpers>> {
-        let Some(count) = self.compile_in_helpers else { return Ok(None) };
-        let helpers = Helpers::new(std::env::current_exe()?).argument("compile-helper");
+    pub(crate) fn settings(&self) -> Option<Helpers> {
+        let count = self.compile_in_helpers?;
+        // The file that runs, also when an update has put another one in its place.
+        let helpers = Helpers::new("/proc/self/exe").argument("compile-helper");
         let helpers = helpers.time_limit(self.helper_time).memory(u64::from(self.helper_memory) << 20);
-        Ok(Some(if count == 0 { helpers } else { helpers.count(count.into()) }))
+        Some(if count == 0 { helpers } else { helpers.count(count.into()) })
     }
 }

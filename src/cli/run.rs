@@ -73,8 +73,6 @@ pub(crate) enum RunError {
     Page(#[from] PageError),
     #[error(transparent)]
     Order(#[from] OrderError),
-    #[error("--compile-in-helpers starts this command once more, and its file cannot be found")]
-    Helper { source: std::io::Error },
     #[error("--dump needs a directory that may be written to, or that can be made in one that is there")]
     Dump(#[from] DumpError),
     #[error(
@@ -375,7 +373,7 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
         0 => builder,
         verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
     };
-    let helpers = args.helpers.settings().map_err(|source| RunError::Helper { source })?;
+    let helpers = args.helpers.settings();
     let builder = helpers.into_iter().fold(builder, JitBuilder::compile_in);
     Ok(builder.build()?)
 }

@@ -8,7 +8,7 @@
 use std::fmt;
 
 /// Raised whenever this engine makes another object, or another interface, of the same ingredients.
-const ENGINE_SCHEMA: u64 = 5;
+pub(crate) const ENGINE_SCHEMA: u64 = 5;
 
 /// A BLAKE3 hash of everything that an entry depends on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -101,7 +101,7 @@ impl HelperPool {
     /// [`HelperError`]. If the job has ended its helper, `key` is not tried again.
     ///
     /// # Cost
-    /// 0.1 ms and the time of the job, if a helper is idle. Starting one takes 20 to 40 ms, where LLVM is loaded.
+    /// The time of the job, and of its way through a socket, if a helper is idle. Otherwise one is started first, which loads LLVM.
     pub fn ask(&self, key: &[u8; 32], body: &[u8], bulk: &[u8]) -> Result<HelperAnswer, HelperError> {
         if self.owner != std::process::id() {
             return self.ask_one_of_its_own(body, bulk);

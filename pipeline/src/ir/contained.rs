@@ -3,8 +3,10 @@
 //! | source | its way |
 //! |---|---|
 //! | bitcode and text, from files or memory | as they are; the host's LLVM sees nothing of them |
+//! | a shape of bitcode or text, sources of an image | refused: the host would read them |
 //! | a module in memory, also one that a layer has changed | written as bitcode by the host, which has read or built it |
-//! | hooks between passes, dumps | refused when the engine is built: they are this process's |
+//! | hooks between passes, dumps, code for several processors | refused when the engine is built, or a module compiled: they are this process's |
+//! | assembly that reads other files (`.incbin`, `.include`) | an error of LLVM: a helper opens no files |
 //! | a listing of bitcode or assembly | refused when it is wanted of a module |
 //! | functions that are compiled when they are called, tiers | refused when the engine is built |
 //!
@@ -29,16 +31,23 @@ impl IrCompiler {
     /// The same compiler, which compiles in processes of `helpers`.
     ///
     /// # Errors
-    /// [`CompileError::NotContained`] if hooks run between its passes, or it writes a dump.
+    /// [`CompileError::NotContained`] if hooks run between its passes, it writes a dump, or its objects have code for several processors.
+    /// Where it gets one of these later, its compilations fail so.
     pub fn with_helpers(self, helpers: Arc<HelperPool>) -> Result<Self, CompileError> {
-        let refused = |what: &str| Err(CompileError::NotContained { what: what.to_owned() });
-        if !self.pipeline.hook_ids().is_empty() {
-            return refused("hooks between passes");
+        match self.kept_here() {
+            Some(what) => Err(CompileError::NotContained { what: what.to_owned() }),
+            None => Ok(Self { helpers: Some(helpers), ..self }),
         }
-        if self.dump.is_some() {
-            return refused("a dump of what is compiled");
-        }
-        Ok(Self { helpers: Some(helpers), ..self })
+    }
+
+    /// The part of its work that no helper does.
+    fn kept_here(&self) -> Option<&'static str> {
+        let parts = [
+            (!self.pipeline.hook_ids().is_empty(), "hooks between passes"),
+            (self.dump.is_some(), "a dump of what is compiled"),
+            (!self.versions.is_empty(), "code for several processors"),
+        ];
+        parts.into_iter().find_map(|(is_wanted, what)| is_wanted.then_some(what))
     }
 
     /// The processes that it compiles in, if it does not compile in this one.
@@ -56,7 +65,7 @@ impl IrCompiler {
         let Some(helpers) = &self.helpers else {
             return self.compile_cached(session, pending.prepare()?, cache);
         };
-        self.refuse_listing()?;
+        self.refuse()?;
         let PendingModule { source, verified, kept, discarded, key: _ } = pending;
         let (source, verified) = match source {
             Source::Unread(source) => (source, verified),
@@ -80,7 +89,7 @@ impl IrCompiler {
         helpers: &HelperPool,
         module: ThreadSafeModule,
     ) -> Result<ObjectBuffer, CompileError> {
-        self.refuse_listing()?;
+        self.refuse()?;
         let source = module.to_bitcode()?;
         drop(module);
         ask(helpers, &self.job(Wanted::Object, &source, false), &source)
@@ -110,10 +119,13 @@ impl IrCompiler {
         ask(helpers, &self.job(Wanted::Check, &nothing, true), &nothing).map(drop)
     }
 
-    /// The optimized module stays in the helper, where nothing lists it.
-    fn refuse_listing(&self) -> Result<(), CompileError> {
-        let what = || "bitcode or assembly of what is compiled".to_owned();
-        if self.listing.is_wanted() { Err(CompileError::NotContained { what: what() }) } else { Ok(()) }
+    /// Refuses to leave something out. The optimized module, for one, stays in the helper, where nothing lists it.
+    fn refuse(&self) -> Result<(), CompileError> {
+        let listed = self.listing.is_wanted().then_some("bitcode or assembly of what is compiled");
+        match self.kept_here().or(listed) {
+            Some(what) => Err(CompileError::NotContained { what: what.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     fn job(&self, wanted: Wanted, source: &ObjectBuffer, verified: bool) -> CompileJob {

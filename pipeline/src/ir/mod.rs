@@ -79,9 +79,9 @@ pub use module::ThreadSafeModule;
 pub use optimize::{OptimizationLevel, OptimizationPipeline};
 pub use partition::{Partition, PartitionPolicy};
 pub use pending::PendingModule;
-pub use serve::serve_compiles;
 #[doc(hidden)]
 pub use serve::serve_compiles_watched;
+pub use serve::{helper_build, serve_compiles};
 pub use stages::Stage;
 pub use symbols::{ModuleInterface, ModuleSymbol};
 pub use target::{CodeModel, CodegenLevel, JitTargetMachineBuilder, TargetOptions};

@@ -12,9 +12,19 @@ use super::pending::leave_out;
 use super::source::SourceKind;
 use super::symbols::ModuleInterface;
 use super::target::JitTargetMachineBuilder;
+use crate::cache::ENGINE_SCHEMA;
 use crate::helpers::{Serving, serve};
 use crate::object::ObjectBuffer;
 use crate::peer::PeerFrame;
+
+/// Identifies the compiler of a helper: the build of LLVM, and the version of this engine. A host and its helpers have to agree on it: on the
+/// layout of jobs, and on the objects that are made of them.
+///
+/// # Cost
+/// As [`llvm_build`], and one string.
+pub fn helper_build() -> String {
+    format!("{} by uruk {}, objects of kind {ENGINE_SCHEMA}", llvm_build(), env!("CARGO_PKG_VERSION"))
+}
 
 /// As much stack as workers of a pool have: LLVM goes deep.
 const STACK_BYTES: usize = 64 << 20;
@@ -65,7 +75,7 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
                 "nothing",
             ))
             .map_err(io::Error::other)?;
-        Ok(llvm_build().to_owned())
+        Ok(helper_build())
     }
 
     fn on_message(&mut self, kind: u16) {
