@@ -9,7 +9,8 @@ use crate::peer::PeerError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HelperError {
-    /// The helper ended, was too slow or sent what makes no sense, while it had the job. The job is in quarantine.
+    /// The helper ended, was too slow or sent what makes no sense, while it had the job. The job is in
+    /// quarantine if the helper was fresh, or that was the second time.
     #[error("its helper failed: {0}")]
     Failed(PeerError),
     /// The job has ended a helper before.
@@ -36,7 +37,7 @@ pub enum HelperError {
         /// The build that objects are cached for here.
         ours: String,
     },
-    /// The job is too large for a frame.
+    /// The job is too large for a frame, or for the memory of a helper.
     #[error("it is too large to be sent: {why}")]
     TooLarge {
         /// The sizes.

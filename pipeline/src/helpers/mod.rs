@@ -12,7 +12,10 @@
 //!
 //! - It is answered once, with an answer or an error, also if helpers end or lie. The model is `loom-tests/tests/helpers.rs`.
 //! - A helper that ends before it has begun a job is not the job's fault: another one gets the job, up to [`ATTEMPTS_MAX`] times.
-//! - A helper that ends afterwards, or does not answer in time, fails this one job. The job's key is not tried again in this pool.
+//! - A helper that ends afterwards, or does not answer in time, fails this one job. If it had no job before, or that happens twice, the job's
+//!   key is not tried again in this pool.
+//! - A helper whose job failed has no other: it may be damaged, and the next job would be blamed.
+//! - An answer is looked at before it is believed. A helper that sent what makes no sense is ended.
 //! - No more helpers are alive than the pool has places, but for children of a fork and after [`HelperPool::retire`].
 //! - No lock is held while a helper works, is started, or ends.
 
@@ -26,7 +29,7 @@ mod settings;
 mod shelf;
 
 pub use error::HelperError;
-pub use pool::{HelperAnswer, HelperPool, HelperStats};
+pub use pool::{Checked, HelperAnswer, HelperPool, HelperStats};
 pub use serve::{Serving, serve};
 pub use settings::Helpers;
 pub use shelf::ATTEMPTS_MAX;

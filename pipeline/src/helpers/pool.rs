@@ -50,7 +50,7 @@ pub struct HelperStats {
     pub failed: u64,
     /// Helpers that ended before they began a job, which another one got.
     pub not_begun: u64,
-    /// Helpers that were replaced for their age, their size or their number of jobs.
+    /// Helpers that were replaced for their age, their size, their number of jobs, or a job that failed.
     pub recycled: u64,
     /// Jobs that were refused because they had ended a helper before.
     pub refused: u64,
@@ -73,7 +73,24 @@ pub struct HelperAnswer {
     body_at: usize,
 }
 
+/// What the user of a pool makes of an answer that makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// The helper did its job.
+    Sound,
+    /// The job failed, which may have left damage in the helper.
+    Doubtful,
+}
+
+/// Looks at an answer, whose error says that it makes no sense.
+type Check<'a> = &'a dyn Fn(&HelperAnswer) -> Result<Checked, String>;
+
 impl HelperAnswer {
+    /// The bytes that come with it.
+    pub fn bulk(&self) -> &[u8] {
+        self.frame.bulk()
+    }
+
     /// The answer itself.
     pub fn body(&self) -> &[u8] {
         &self.frame.body()[self.body_at..]
@@ -95,17 +112,25 @@ impl HelperPool {
         pool
     }
 
-    /// Has a helper do a job.
+    /// Has a helper do a job. `check` looks at the answer before the helper may have another job: an error of it says that the answer is none,
+    /// and ends the helper; [`Checked::Doubtful`] lets the helper go, and keeps the answer.
     ///
     /// # Errors
-    /// [`HelperError`]. If the job has ended its helper, `key` is not tried again.
+    /// [`HelperError`]. If the job has ended a helper that had no job before, or two of them, `key` is not tried again.
     ///
     /// # Cost
     /// The time of the job, and of its way through a socket, if a helper is idle. Otherwise one is started first, which loads LLVM.
-    pub fn ask(&self, key: &[u8; 32], body: &[u8], bulk: &[u8]) -> Result<HelperAnswer, HelperError> {
+    pub fn ask(
+        &self,
+        key: &[u8; 32],
+        body: &[u8],
+        bulk: &[u8],
+        check: Check<'_>,
+    ) -> Result<HelperAnswer, HelperError> {
         if self.owner != std::process::id() {
-            return self.ask_one_of_its_own(body, bulk);
+            return self.ask_one_of_its_own(body, bulk, check);
         }
+        self.refuse_large(body, bulk)?;
         let known = {
             let mut state = self.state.lock();
             let known = state.quarantine.of(key);
@@ -115,33 +140,37 @@ impl HelperPool {
         if let Some(before) = known {
             return Err(HelperError::Quarantined { before });
         }
+        let mut was_let_go = false;
         let mut ask = |helper: &mut Helper| {
             let had_worked = helper.jobs > 0;
-            let asked = self.ask_helper(helper, body, bulk);
+            let asked = self.ask_helper(helper, body, bulk, check);
             let mut state = self.state.lock();
             match &asked {
                 Asked::Answered { is_fit, .. } => {
                     state.backoff.note_success();
                     state.stats.answered += 1;
                     state.stats.recycled += u64::from(!is_fit);
+                    was_let_go = !is_fit;
                 }
                 Asked::NotBegun(_) => {
                     state.stats.not_begun += 1;
-                    if !had_worked {
+                    // One that was ready can be started.
+                    if !helper.is_ready {
                         state.backoff.note_failure(Instant::now());
                     }
                 }
                 Asked::Failed(error) => {
                     state.stats.failed += 1;
-                    if matches!(error, HelperError::Failed(_)) {
-                        state.quarantine.add(*key, error);
+                    let is_of_host = matches!(error, HelperError::Failed(PeerError::System { .. }));
+                    if matches!(error, HelperError::Failed(_)) && !is_of_host {
+                        state.quarantine.add(*key, error, !had_worked);
                     }
                 }
             }
             asked
         };
         let answer = request(&self.shelf, &mut || self.start(), &mut ask);
-        if answer.is_err() {
+        if answer.is_err() || was_let_go {
             self.keep_one_warm();
         }
         answer
@@ -214,15 +243,38 @@ impl HelperPool {
         HelperError::NoHelper { program: self.settings.program.path.clone(), why: why.to_string() }
     }
 
+    /// Refuses a job that helpers have no memory for: they have its bytes, and at least as much of what they read from them.
+    fn refuse_large(&self, body: &[u8], bulk: &[u8]) -> Result<(), HelperError> {
+        let (size_bytes, memory_bytes) = (body.len() + bulk.len(), self.settings.memory_bytes);
+        match memory_bytes {
+            Some(memory_bytes) if 2 * size_bytes as u64 > memory_bytes => Err(HelperError::TooLarge {
+                why: format!("it has {size_bytes} bytes, and its helper {memory_bytes} bytes of memory"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// In a child of a fork: without any lock.
-    fn ask_one_of_its_own(&self, body: &[u8], bulk: &[u8]) -> Result<HelperAnswer, HelperError> {
-        match self.ask_helper(&mut self.spawn()?, body, bulk) {
+    fn ask_one_of_its_own(
+        &self,
+        body: &[u8],
+        bulk: &[u8],
+        check: Check<'_>,
+    ) -> Result<HelperAnswer, HelperError> {
+        self.refuse_large(body, bulk)?;
+        match self.ask_helper(&mut self.spawn()?, body, bulk, check) {
             Asked::Answered { answer, .. } => Ok(answer),
             Asked::NotBegun(error) | Asked::Failed(error) => Err(error),
         }
     }
 
-    fn ask_helper(&self, helper: &mut Helper, body: &[u8], bulk: &[u8]) -> Asked<HelperAnswer, HelperError> {
+    fn ask_helper(
+        &self,
+        helper: &mut Helper,
+        body: &[u8],
+        bulk: &[u8],
+        check: Check<'_>,
+    ) -> Asked<HelperAnswer, HelperError> {
         if !helper.is_ready {
             if let Err(failed) = self.greet(&mut helper.process) {
                 return failed;
@@ -240,7 +292,13 @@ impl HelperPool {
             };
         }
         match helper.finish(id, self.settings.time_limit) {
-            Ok((answer, grown_bytes)) => Asked::Answered { answer, is_fit: self.is_fit(helper, grown_bytes) },
+            Ok((answer, grown_bytes)) => match check(&answer) {
+                Ok(checked) => {
+                    let is_fit = checked == Checked::Sound && self.is_fit(helper, grown_bytes);
+                    Asked::Answered { answer, is_fit }
+                }
+                Err(why) => Asked::Failed(HelperError::Failed(helper.process.lied(why))),
+            },
             Err(error) => Asked::Failed(HelperError::Failed(error)),
         }
     }
@@ -280,6 +338,7 @@ fn is_too_large(body: &[u8], bulk: &[u8]) -> bool {
 impl Helper {
     /// Hands the job over, until the helper says that it has it.
     fn begin(&mut self, id: u32, body: &[u8], bulk: &[u8]) -> Result<(), PeerError> {
+        self.process.forget_words();
         let deadline = Deadline::after(BEGIN_LIMIT);
         self.process.send(JOB, id, (body, bulk), deadline)?;
         self.receive(BEGUN, id, deadline).map(drop)

@@ -1,4 +1,4 @@
-//! [`Quarantine`]: jobs that have ended a helper.
+//! [`Quarantine`]: jobs that have ended a helper. One that worked before may have been damaged by another job, so that proves little.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,20 +8,22 @@ use super::error::HelperError;
 /// So many keys are known; the oldest makes room. Without a bound, a host that compiles what strangers send grows for ever.
 const KEYS_MAX: usize = 10_000;
 
-/// The keys of jobs that have ended a helper, and how.
+/// The keys of jobs that have ended a helper, and how: nothing of those that are only suspected.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
-    known: HashMap<[u8; 32], Arc<HelperError>>,
+    known: HashMap<[u8; 32], Option<Arc<HelperError>>>,
     order: VecDeque<[u8; 32]>,
 }
 
 impl Quarantine {
     pub(super) fn of(&self, key: &[u8; 32]) -> Option<Arc<HelperError>> {
-        self.known.get(key).cloned()
+        self.known.get(key).cloned().flatten()
     }
 
-    pub(super) fn add(&mut self, key: [u8; 32], error: &HelperError) {
-        if self.known.insert(key, Arc::new(error.clone())).is_some() {
+    /// A job has ended a helper, which was or was not `fresh`. The second time proves it in either case: no two helpers share damage.
+    pub(super) fn add(&mut self, key: [u8; 32], error: &HelperError, fresh: bool) {
+        let is_proven = fresh || self.known.contains_key(&key);
+        if self.known.insert(key, is_proven.then(|| Arc::new(error.clone()))).is_some() {
             return;
         }
         self.order.push_back(key);
@@ -33,7 +35,7 @@ impl Quarantine {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.known.len()
+        self.known.values().flatten().count()
     }
 }
 
@@ -50,9 +52,21 @@ mod tests {
             key
         };
         let error = HelperError::TooLarge { why: String::new() };
-        (0..=KEYS_MAX).for_each(|number| quarantine.add(key(number), &error));
-        quarantine.add(key(KEYS_MAX), &error);
+        (0..=KEYS_MAX).for_each(|number| quarantine.add(key(number), &error, true));
+        quarantine.add(key(KEYS_MAX), &error, true);
         assert_eq!((quarantine.len(), quarantine.order.len()), (KEYS_MAX, KEYS_MAX));
         assert!(quarantine.of(&key(0)).is_none() && quarantine.of(&key(1)).is_some());
+    }
+
+    #[test]
+    fn a_helper_that_had_worked_proves_nothing_but_a_second_one_does() {
+        let (mut quarantine, key) = (Quarantine::default(), [1; 32]);
+        let error = HelperError::TooLarge { why: String::new() };
+        quarantine.add(key, &error, false);
+        assert!(quarantine.of(&key).is_none() && quarantine.len() == 0);
+        quarantine.add(key, &error, false);
+        assert!(quarantine.of(&key).is_some() && quarantine.len() == 1);
+        quarantine.add([2; 32], &error, true);
+        assert!(quarantine.of(&[2; 32]).is_some());
     }
 }

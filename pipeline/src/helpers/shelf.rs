@@ -4,7 +4,7 @@
 
 use uruk_core::sync::{Condvar, Mutex, weakened};
 
-/// How many helpers may end before one begins a request. Then the request fails.
+/// How many helpers that were started for a request may end before one begins it. Then the request fails.
 pub const ATTEMPTS_MAX: u32 = 4;
 
 /// Helpers that are idle, and places for more.
@@ -127,6 +127,8 @@ pub(super) fn request<P, R, E>(
     let mut attempt = 1;
     loop {
         let (place, idle) = shelf.take();
+        // An idle one may have ended long ago, and says nothing of those that can be had now.
+        let is_new = idle.is_none();
         let mut helper = match idle {
             Some(helper) => helper,
             None => start()?,
@@ -140,6 +142,7 @@ pub(super) fn request<P, R, E>(
                 drop(helper);
                 return Ok(answer);
             }
+            Asked::NotBegun(_) if !is_new => {}
             Asked::NotBegun(_) if attempt < ATTEMPTS_MAX => attempt += 1,
             Asked::NotBegun(error) => return Err(error),
             Asked::Failed(_) if weakened("helpers::asks_again") => {}
@@ -147,5 +150,30 @@ pub(super) fn request<P, R, E>(
         }
         drop(helper);
         drop(place);
+    }
+}
+
+#[cfg(all(test, not(uruk_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_helpers_that_were_started_count_as_attempts() {
+        let idle = ATTEMPTS_MAX as usize + 3;
+        let shelf = HelperShelf::new(idle);
+        let places: Vec<_> = (0..idle).map(|_| shelf.take().0).collect();
+        places.into_iter().for_each(|place| assert!(place.keep(false).is_none()));
+        let ask = &mut |is_alive: &mut bool| match is_alive {
+            true => Asked::Answered { answer: (), is_fit: true },
+            false => Asked::NotBegun("it has ended"),
+        };
+        assert_eq!(request(&shelf, &mut || Ok(true), ask), Ok(()), "all idle ones had ended");
+        let (shelf, mut started) = (HelperShelf::new(1), 0);
+        let mut start = || {
+            started += 1;
+            Ok(false)
+        };
+        assert_eq!(request(&shelf, &mut start, ask), Err("it has ended"));
+        assert_eq!(started, ATTEMPTS_MAX);
     }
 }

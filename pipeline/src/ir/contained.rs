@@ -24,8 +24,8 @@ use super::part_cache::PartCache;
 use super::pending::{PendingModule, Source};
 use super::symbols::ModuleInterface;
 use crate::cache::KeyBuilder;
-use crate::helpers::HelperPool;
-use crate::object::ObjectBuffer;
+use crate::helpers::{Checked, HelperPool};
+use crate::object::{FileKind, ObjectBuffer};
 
 impl IrCompiler {
     /// The same compiler, which compiles in processes of `helpers`.
@@ -143,6 +143,25 @@ impl IrCompiler {
     }
 }
 
+/// Looks at an answer before it is believed, and kept in a cache.
+fn check(wanted: Wanted, outcome: &[u8], bytes: &[u8]) -> Result<Checked, String> {
+    let outcome = postcard::from_bytes::<Outcome>(outcome);
+    if outcome.map_err(|error| format!("it sent no outcome: {error}"))?.is_err() {
+        return Ok(Checked::Doubtful);
+    }
+    match wanted {
+        Wanted::Check => {}
+        Wanted::Interface => {
+            ModuleInterface::from_bytes(bytes).map_err(|error| format!("it sent no interface: {error}"))?;
+        }
+        Wanted::Object if !matches!(FileKind::of(bytes), FileKind::Object | FileKind::Archive) => {
+            return Err(format!("it sent {} bytes that are no object", bytes.len()));
+        }
+        Wanted::Object => {}
+    }
+    Ok(Checked::Sound)
+}
+
 /// Has a helper do the job; gives the bytes that it made.
 fn ask(helpers: &HelperPool, job: &CompileJob, source: &ObjectBuffer) -> Result<ObjectBuffer, CompileError> {
     let name = source.name();
@@ -152,7 +171,9 @@ fn ask(helpers: &HelperPool, job: &CompileJob, source: &ObjectBuffer) -> Result<
     let body = postcard::to_stdvec(job).map_err(|error| unsent(error.to_string()))?;
     let mut key = KeyBuilder::new("job of a helper");
     key.bytes("job", &body).bytes("source", source.bytes());
-    let answer = helpers.ask(key.finish().as_bytes(), &body, source.bytes());
+    let answer = helpers.ask(key.finish().as_bytes(), &body, source.bytes(), &|answer| {
+        check(job.wanted, answer.body(), answer.bulk())
+    });
     let answer =
         answer.map_err(|error| CompileError::Helper { module: name.clone(), source: Box::new(error) })?;
     match postcard::from_bytes::<Outcome>(answer.body()) {
@@ -164,5 +185,26 @@ fn ask(helpers: &HelperPool, job: &CompileJob, source: &ObjectBuffer) -> Result<
         }
         Ok(Err(error)) => Err(error.into_error(name)),
         Err(error) => Err(unsent(format!("its helper sent no outcome: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::job::JobError;
+
+    #[test]
+    fn an_answer_that_makes_no_sense_is_not_believed() {
+        let outcome = |outcome: Outcome| postcard::to_stdvec(&outcome).expect("it is plain");
+        let (done, failed) = (outcome(Ok(())), outcome(Err(JobError::Shim { message: String::new() })));
+        for wanted in [Wanted::Check, Wanted::Interface, Wanted::Object] {
+            assert!(check(wanted, b"", b"").is_err(), "{wanted:?}: no outcome");
+            assert_eq!(check(wanted, &failed, b""), Ok(Checked::Doubtful));
+            assert_eq!(check(wanted, &done, b"").is_ok(), wanted == Wanted::Check);
+            assert_eq!(check(wanted, &done, b"neither nor").is_ok(), wanted == Wanted::Check);
+        }
+        let interface = ModuleInterface::default().to_bytes();
+        assert_eq!(check(Wanted::Interface, &done, &interface), Ok(Checked::Sound));
+        assert!(check(Wanted::Object, &done, &interface).is_err());
     }
 }

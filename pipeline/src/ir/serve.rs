@@ -95,6 +95,7 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
             },
             Err(error) => (Err(JobError::Other { message: error.to_string() }), Vec::new()),
         };
+        // Nothing at all is no outcome to the host, which ends this process then.
         (postcard::to_stdvec(&outcome).unwrap_or_default(), bulk)
     }
 }

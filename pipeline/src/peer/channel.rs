@@ -9,6 +9,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::frame::{FrameError, FrameLimits, FrameReader, PeerFrame, header};
 
+/// After so many bytes the waiting function looks at the clock, also if the other side never has it wait.
+const UNWATCHED_BYTES: usize = 1 << 20;
+
 /// One end of a socket between two processes.
 #[derive(Debug)]
 pub struct Channel {
@@ -84,11 +87,19 @@ impl Channel {
         wait: Wait<'_>,
     ) -> Result<(), ChannelError> {
         let header = header(kind, id, body, bulk, self.limits)?;
+        let mut unwatched_bytes = 0;
         for mut part in [&[&header, body].concat(), bulk] {
             while !part.is_empty() {
                 // A peer that is gone is an error here, and no signal.
                 match send(&self.stream, part, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-                    Ok(sent) => part = &part[sent..],
+                    Ok(sent) => {
+                        part = &part[sent..];
+                        unwatched_bytes += sent;
+                        if unwatched_bytes > UNWATCHED_BYTES {
+                            unwatched_bytes = 0;
+                            wait(&self.stream, PollFlags::OUT)?;
+                        }
+                    }
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => wait(&self.stream, PollFlags::OUT)?,
                     Err(error) => return Err(ChannelError::of(error)),
@@ -99,12 +110,18 @@ impl Channel {
     }
 
     pub(super) fn receive_while(&mut self, wait: Wait<'_>) -> Result<PeerFrame, ChannelError> {
+        let mut unwatched_bytes = 0;
         loop {
             match recv(&self.stream, self.reader.room(), RecvFlags::DONTWAIT) {
                 Ok((0, _)) => return Err(ChannelError::Closed),
                 Ok((received, _)) => {
                     if let Some(frame) = self.reader.filled(received)? {
                         return Ok(frame);
+                    }
+                    unwatched_bytes += received;
+                    if unwatched_bytes > UNWATCHED_BYTES {
+                        unwatched_bytes = 0;
+                        wait(&self.stream, PollFlags::IN)?;
                     }
                 }
                 Err(Errno::INTR) => {}

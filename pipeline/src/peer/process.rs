@@ -23,6 +23,9 @@ use super::frame::PeerFrame;
 /// So much of what a peer writes to stderr is kept: its last words.
 const SAID_BYTES: usize = 4 << 10;
 
+/// So many times 4 KiB are read from stderr in one go.
+const PIECES_MAX: usize = 64;
+
 /// How long a peer that has closed its channel may take to end. Then it is killed.
 const END_MS: u64 = 1_000;
 
@@ -114,11 +117,21 @@ pub enum PeerError {
         said: String,
     },
     /// It was ended because it sent what makes no sense.
-    #[error("process {pid} broke the protocol, and was ended: {why}")]
+    #[error("process {pid} broke the protocol, and was ended: {why}{}", Said(said))]
     Lied {
         /// Its number.
         pid: u32,
         /// The defect.
+        why: String,
+        /// The last that it wrote to stderr.
+        said: String,
+    },
+    /// It was ended because the system let this process neither send nor receive: that is no fault of the peer.
+    #[error("process {pid} cannot be reached, and was ended: {why}")]
+    System {
+        /// Its number.
+        pid: u32,
+        /// The system's message.
         why: String,
     },
 }
@@ -206,10 +219,16 @@ impl PeerProcess {
         received.map_err(|error| self.end(error, deadline))
     }
 
+    /// Forgets what the peer has said so far, which belongs to earlier work.
+    pub fn forget_words(&mut self) {
+        self.said.hear();
+        self.said.bytes.clear();
+    }
+
     /// Ends the peer, which sent what makes no sense.
     pub fn lied(&mut self, why: impl Into<String>) -> PeerError {
         self.kill();
-        PeerError::Lied { pid: self.pid(), why: why.into() }
+        PeerError::Lied { pid: self.pid(), why: why.into(), said: self.said.take() }
     }
 
     fn end(&mut self, error: ChannelError, deadline: Deadline) -> PeerError {
@@ -223,7 +242,11 @@ impl PeerProcess {
                 self.kill();
                 PeerError::Late { pid, limit: deadline.limit, said: self.said.take() }
             }
-            error => self.lied(error.to_string()),
+            ChannelError::System(error) => {
+                self.kill();
+                PeerError::System { pid, why: error.to_string() }
+            }
+            error @ ChannelError::Frame(_) => self.lied(error.to_string()),
         }
     }
 
@@ -304,22 +327,25 @@ impl LastWords {
     ) -> Result<(), ChannelError> {
         loop {
             self.hear();
+            if deadline.is_over() {
+                return Err(ChannelError::Late);
+            }
             let left = deadline.left();
             let mut awaited = vec![PollFd::new(stream, until)];
             awaited.extend(self.stderr.as_ref().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
             match poll(&mut awaited, left.as_ref()) {
                 Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),
-                Ok(_) | Err(Errno::INTR) if deadline.is_over() => return Err(ChannelError::Late),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(ChannelError::System(error.into())),
             }
         }
     }
 
-    /// Takes what has been said. Never waits.
+    /// Takes what has been said, but no more than a pipe has: a peer may say something for ever. Never waits.
     fn hear(&mut self) {
         let mut piece = [0; 4 << 10];
-        while let Some(stderr) = &mut self.stderr {
+        for _ in 0..PIECES_MAX {
+            let Some(stderr) = &mut self.stderr else { return };
             match stderr.read(&mut piece) {
                 Ok(0) => self.stderr = None,
                 Ok(heard) => {
@@ -411,9 +437,32 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_writes_without_end_is_late_all_the_same() {
+        // To stderr; and frames without an end, whose bytes are always there.
+        let endless = "printf '\\0\\0\\0\\0\\0\\0\\0\\100\\0\\0\\0\\0\\0\\0ru' >&0; exec cat /dev/zero >&0";
+        for script in ["exec cat /dev/zero >&2", endless] {
+            let error =
+                shell(script).receive(Deadline::after(Duration::from_millis(50))).expect_err("it is late");
+            assert!(matches!(error, PeerError::Late { .. }), "{script}: {error}");
+        }
+    }
+
+    #[test]
     fn a_peer_that_lies_is_ended() {
-        let mut peer = shell("echo 'LLVM ERROR: this is no frame' >&0; exec sleep 1000");
-        let error = peer.receive(soon()).expect_err("it lies");
-        assert!(matches!(error, PeerError::Lied { .. }), "{error}");
+        let lie = "echo earlier >&2; echo 'LLVM ERROR: this is no frame' >&0; exec sleep 1000";
+        let error = shell(lie).receive(soon()).expect_err("it lies");
+        let PeerError::Lied { said, .. } = &error else { panic!("{error}") };
+        assert_eq!(said, "earlier");
+    }
+
+    #[test]
+    fn words_of_earlier_work_are_forgotten() {
+        let mut peer = shell("echo first >&2; read -r line; echo second >&2; exit 3");
+        let _ = poll(&mut [PollFd::new(peer.said.stderr.as_ref().expect("a pipe"), PollFlags::IN)], None);
+        peer.forget_words();
+        peer.send(1, 0, (b"\n", b""), soon()).expect("it reads a line");
+        let error = peer.receive(soon()).expect_err("it ends");
+        let PeerError::Ended { said, .. } = &error else { panic!("{error}") };
+        assert_eq!(said, "second");
     }
 }
