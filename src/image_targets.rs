@@ -113,10 +113,13 @@ impl ImageTarget {
         changes.dedup();
         let name = std::iter::once(named).chain(changes.iter().map(String::as_str)).collect::<Vec<_>>();
         let name = name.join(",").into();
-        let (cpu, features) = processor(named, &changes)?.ok_or_else(|| {
+        let (cpu, (features, unknown)) = processor(named, &changes)?.ok_or_else(|| {
             let levels = ProcessorLevel::ALL.map(ProcessorLevel::name).join(", ");
             refused(format!("`{named}` is no processor that is known here; there are {levels}, and native"))
         })?;
+        if !unknown.is_empty() {
+            return Err(refused(format!("`{named}` has {}, which images do not know", unknown.join(", "))));
+        }
         let target = ProcessorTarget { name, features, is_whole };
         #[cfg(not(feature = "llvm"))]
         let (found, _) = (Self { target }, cpu);
@@ -141,12 +144,15 @@ impl ImageTarget {
     }
 }
 
+/// A processor's instruction sets, and the names of those that images do not know.
+type HeldFeatures = (Features, Vec<String>);
+
 /// LLVM's name of a processor, and its instruction sets. Levels are known without LLVM.
-fn processor(named: &str, changes: &[String]) -> Result<Option<(String, Features)>, JitError> {
+fn processor(named: &str, changes: &[String]) -> Result<Option<(String, HeldFeatures)>, JitError> {
     if let Some(level) = ProcessorLevel::by_name(named)
         && changes.is_empty()
     {
-        return Ok(Some((named.to_owned(), level.features())));
+        return Ok(Some((named.to_owned(), (level.features(), Vec::new()))));
     }
     if named == "native" {
         // The name of a processor says more than the machine has, where a hypervisor takes something away.
@@ -157,11 +163,10 @@ fn processor(named: &str, changes: &[String]) -> Result<Option<(String, Features
             let one = Features::of_names([name]);
             features = if added { features.union(one) } else { features.without(one) };
         }
-        return Ok(Some((level.name().to_owned(), features)));
+        return Ok(Some((level.name().to_owned(), (features, Vec::new()))));
     }
     #[cfg(feature = "llvm")]
-    let found =
-        features_of_processor(named, &changes.join(","))?.map(|features| (named.to_owned(), features));
+    let found = features_of_processor(named, &changes.join(","))?.map(|found| (named.to_owned(), found));
     #[cfg(not(feature = "llvm"))]
     let found = None;
     Ok(found)
@@ -221,6 +226,20 @@ mod tests {
     fn a_text_that_names_no_targets_is_refused_in_a_sentence() {
         assert!(refusal("").contains("names no processor"));
         assert!(refusal("pentium9").contains("`pentium9` is no processor that is known here"));
+        assert!(refusal("x86-64;bdver1").contains("`bdver1` has fma4, xop, which images do not know"));
+        assert!(refusal("diamondrapids").contains("which images do not know"));
+        for known in [
+            "znver5",
+            "sapphirerapids",
+            "graniterapids",
+            "sierraforest",
+            "arrowlake-s",
+            "pantherlake",
+            "atom",
+            "btver2",
+        ] {
+            assert_eq!(names(known), [known.into()]);
+        }
         assert!(refusal("x86-64,+warp").contains("`warp` is no instruction set"));
         assert!(refusal("x86-64;x86-64-v2,base(0)").contains("the base is the target"));
         assert!(refusal("x86-64,opt_size").contains("`opt_size`: behind a processor"));

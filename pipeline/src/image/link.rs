@@ -230,7 +230,9 @@ impl BuiltImage {
             for until in ends {
                 let part = &contents[(from - segment.address) as usize..(until - segment.address) as usize];
                 let target = versions.get(&from).map_or(0, |target| *target as usize);
-                needs[target] = needs[target].with(CodeNeeds::of_code(part, targets[target].features));
+                let code = CodeNeeds::of_code(part, targets[target].features);
+                // The base may have data in its code, and code for processors that the program asks for itself.
+                needs[target] = needs[target].with(if target == 0 { code.without_unknown() } else { code });
                 from = until;
             }
         }

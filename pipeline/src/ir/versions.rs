@@ -55,23 +55,31 @@ impl ModuleVersion {
     }
 }
 
-/// The instruction sets of a processor that LLVM knows by name, with `features` (`+avx2,-fma`) added and taken away. `None` if it knows none of
-/// that name.
+/// The instruction sets of a processor that LLVM knows by name, with `features` (`+avx2,-fma`) added and taken away, and the names of those that
+/// code may use and that have no number. `None` if it knows none of that name.
 ///
 /// # Errors
 /// [`CompileError::Library`] if LLVM cannot be loaded.
-pub fn features_of_processor(cpu: &str, features: &str) -> Result<Option<Features>, CompileError> {
+pub fn features_of_processor(
+    cpu: &str,
+    features: &str,
+) -> Result<Option<(Features, Vec<String>)>, CompileError> {
     unsafe extern "C-unwind" fn sink(data: *mut c_void, name: *const c_char, size: usize) {
         // SAFETY: the shim hands on the pointer it got below and a name that lives for the call.
-        let (found, name) = unsafe { (&mut *data.cast::<Features>(), bytes(name, size)) };
-        let name = std::str::from_utf8(name).unwrap_or_default();
-        *found = found.union(Features::by_name(name).unwrap_or_default());
+        let (found, name) = unsafe { (&mut *data.cast::<(Features, Vec<String>)>(), bytes(name, size)) };
+        let name = String::from_utf8_lossy(name);
+        match Features::by_name(&name) {
+            Some(one) => found.0 = found.0.union(one),
+            None if Features::is_uncounted(&name) => {}
+            None => found.1.push(name.into_owned()),
+        }
     }
     library::load()?;
-    let (cpu, features, mut found) = (c_string(cpu), c_string(features), Features::NONE);
+    let (cpu, features, mut found) = (c_string(cpu), c_string(features), (Features::NONE, Vec::new()));
     let data = (&raw mut found).cast();
-    // SAFETY: the names live for the call; `sink` takes `Features`.
+    // SAFETY: the names live for the call; `sink` takes what `found` is.
     let is_known = unsafe { ffi::uruk_llvm_processor(cpu.as_ptr(), features.as_ptr(), sink, data) };
+    found.1.sort_unstable();
     Ok(is_known.then_some(found))
 }
 

@@ -1,6 +1,6 @@
 //! Features: the instruction sets that code uses, found by decoding it, and those that this processor has.
 
-use iced_x86::{CpuidFeature, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind};
+use iced_x86::{CpuidFeature, Decoder, DecoderError, DecoderOptions, Instruction, Mnemonic, OpKind};
 
 /// A set of instruction sets. The number of each is part of the format of images: numbers are added, and never change.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -12,7 +12,7 @@ macro_rules! features {
         /// Names by number, and whether this processor has the instruction set.
         const KNOWN: &[(u32, &str, fn() -> bool)] = &[$(($number, $name, || has_feature!($detected))),*];
 
-        /// The number of an instruction set that the decoder knows. `None` for those that all processors have, and for those of systems.
+        /// The number of an instruction set that the decoder knows.
         const fn number(decoded: CpuidFeature) -> Option<u32> {
             match decoded {
                 $($(CpuidFeature::$decoded)|* => Some($number),)*
@@ -87,9 +87,83 @@ features! {
     47 "xsavec" "xsavec" [XSAVEC];
 }
 
+/// The instruction sets without a number that count for nothing, by LLVM's names: those that all processors have, and those that no compiler uses
+/// without being asked.
+const UNCOUNTED: &[&str] = &[
+    "64bit",
+    "avx10.1",
+    "cldemote",
+    "clflushopt",
+    "clwb",
+    "clzero",
+    "cmov",
+    "cmpccxadd",
+    "crc32",
+    "cx8",
+    "enqcmd",
+    "evex512",
+    "fsgsbase",
+    "fxsr",
+    "hreset",
+    "invpcid",
+    "kl",
+    "lwp",
+    "mmx",
+    "movdir64b",
+    "movdiri",
+    "movrs",
+    "mwaitx",
+    "pconfig",
+    "pku",
+    "prefetchi",
+    "prfchw",
+    "ptwrite",
+    "raoint",
+    "rdpid",
+    "rdpru",
+    "sahf",
+    "serialize",
+    "sgx",
+    "sha512",
+    "shstk",
+    "sm3",
+    "sm4",
+    "sse",
+    "sse2",
+    "tsxldtrk",
+    "uintr",
+    "usermsr",
+    "waitpkg",
+    "wbnoinvd",
+    "widekl",
+    "x87",
+    "xsaves",
+];
+
+/// Whether an instruction set that the decoder knows is one that compilers use by themselves, on some processors, and that has no number.
+const fn is_unknown(decoded: CpuidFeature) -> bool {
+    matches!(
+        decoded,
+        CpuidFeature::AVX512_4FMAPS
+            | CpuidFeature::AVX512_4VNNIW
+            | CpuidFeature::AVX512ER
+            | CpuidFeature::AVX512PF
+            | CpuidFeature::CMPCCXADD
+            | CpuidFeature::D3NOW
+            | CpuidFeature::D3NOWEXT
+            | CpuidFeature::FMA4
+            | CpuidFeature::KNC
+            | CpuidFeature::RAO_INT
+            | CpuidFeature::XOP
+    )
+}
+
 impl Features {
     /// None but those that all processors have.
     pub const NONE: Self = Self(0);
+
+    /// An instruction set that has no number. No processor is known to have it.
+    pub const UNKNOWN: Self = Self(1 << 127);
 
     /// The set with these names; a name that has no number counts for nothing.
     pub fn of_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
@@ -99,6 +173,12 @@ impl Features {
     /// The set of one instruction set, by LLVM's name. `None` if it has no number here.
     pub fn by_name(name: &str) -> Option<Self> {
         KNOWN.iter().find(|known| known.1 == name).map(|known| Self(1 << known.0))
+    }
+
+    /// Whether code may use an instruction set that has no number, by LLVM's name: all processors have it, or code has it only where its author
+    /// asked for it.
+    pub fn is_uncounted(name: &str) -> bool {
+        UNCOUNTED.contains(&name) || name.starts_with("amx-")
     }
 
     /// The instruction sets of this processor that have a number.
@@ -168,7 +248,8 @@ pub struct CodeNeeds {
 }
 
 impl CodeNeeds {
-    /// The needs of `code`, which was made for processors with `declared`.
+    /// The needs of `code`, which was made for processors with `declared`. [`Features::UNKNOWN`] is among them if there is an instruction that
+    /// is not known here.
     ///
     /// The instruction `tzcnt` is `rep bsf` to older processors, and compilers use it as that. So it counts only where `declared` has it.
     ///
@@ -182,11 +263,19 @@ impl CodeNeeds {
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
+                // Padding may end as an instruction begins.
+                if decoder.last_error() != DecoderError::NoMoreBytes {
+                    needs.features = needs.features.union(Features::UNKNOWN);
+                }
                 continue;
             }
             let mut used = Features::NONE;
-            for number in instruction.cpuid_features().iter().filter_map(|&decoded| number(decoded)) {
-                used.0 |= 1 << number;
+            for &decoded in instruction.cpuid_features() {
+                match number(decoded) {
+                    Some(number) => used.0 |= 1 << number,
+                    None if is_unknown(decoded) => used = used.union(Features::UNKNOWN),
+                    None => {}
+                }
             }
             if instruction.mnemonic() == Mnemonic::Tzcnt && !declared.contains(bmi) {
                 used = used.without(bmi);
@@ -199,6 +288,12 @@ impl CodeNeeds {
             }
         }
         needs
+    }
+
+    /// The same without instructions that are not known here.
+    #[must_use]
+    pub const fn without_unknown(self) -> Self {
+        Self { features: self.features.without(Features::UNKNOWN), ..self }
     }
 
     /// The needs of both.
@@ -276,11 +371,32 @@ mod tests {
     }
 
     #[test]
+    fn an_instruction_that_is_not_known_is_a_need_that_no_processor_meets() {
+        // {nf} add rcx, rdi, rsi of APX; vprotd xmm0, xmm0, 7 of XOP; vfmaddss xmm0, xmm0, xmm1, xmm2 of FMA4
+        let apx = [0x62, 0xf4, 0xf4, 0x1c, 0x01, 0xf7];
+        for code in [&apx[..], &[0x8f, 0xe8, 0x78, 0xc2, 0xc0, 0x07], &[0xc4, 0xe3, 0xf9, 0x6a, 0xc2, 0x10]] {
+            assert!(needs(code).features.contains(Features::UNKNOWN), "{code:x?}");
+            assert!(needs(code).without_unknown().features.without(Features::of_names(["avx"])).is_empty());
+        }
+        // The first half of an instruction; rdtscp, endbr64, prefetchw [rax], clflushopt [rax]
+        for code in [
+            &[0xc5][..],
+            &[0x0f, 0x01, 0xf9],
+            &[0xf3, 0x0f, 0x1e, 0xfa],
+            &[0x0f, 0x0d, 0x08],
+            &[0x66, 0x0f, 0xae, 0x38],
+        ] {
+            assert_eq!(needs(code), CodeNeeds::default(), "{code:x?}");
+        }
+    }
+
+    #[test]
     fn numbers_are_unique_and_unknown_ones_are_lacking() {
         let mut numbers: Vec<_> = KNOWN.iter().map(|known| known.0).collect();
         numbers.dedup();
         assert_eq!(numbers.len(), KNOWN.len());
-        let unknown = Features::from_bits(1 << 127);
+        let unknown = Features::UNKNOWN;
+        assert!(numbers.iter().all(|&number| number < 127));
         assert!(!Features::of_this_processor().contains(unknown));
         assert_eq!(unknown.names().count(), 1);
     }
