@@ -10,6 +10,7 @@ use super::format::SymbolTraits;
 use super::format::{HEADER_AT, MAGIC, PAGE_BYTES, id_of};
 use super::reader::ImageReader;
 use crate::arch::{CodeNeeds, Features};
+use crate::link::target_in_name;
 use crate::memory::{FileSegment, MappedFile, SegmentKind};
 
 /// An open image.
@@ -167,9 +168,15 @@ impl ImageFile {
                 let end = start.saturating_add(symbol.size_bytes.into());
                 let Some(code) = contents.get(start as usize..end as usize) else { continue };
                 let version = versions.iter().find(|(code, _)| *code == symbol.address);
-                let target = targets.get(version.map_or(0, |(_, target)| *target as usize));
+                // Versions that other versions alone call have no word in the table.
+                let called = || target_in_name(symbol.name, targets.iter().skip(1).map(|target| target.name));
+                let number = version
+                    .map_or_else(|| called().map_or(0, |number| number + 1), |(_, target)| *target as usize);
+                let target = targets.get(number);
                 let declared = target.map_or(Features::NONE, |target| target.declared);
-                let beyond = CodeNeeds::of_code(code, declared).features.without(declared);
+                let needs = CodeNeeds::of_code(code, declared);
+                let needs = if number == 0 { needs.without_unknown() } else { needs };
+                let beyond = needs.features.without(declared);
                 if !beyond.is_empty() {
                     let target = target.map_or("", |target| target.name).into();
                     overused.push(OverusedFunction { name: symbol.name.into(), beyond, target });

@@ -54,9 +54,9 @@ impl ImageReader {
 
     /// The targets beside the base, each with what it needs beyond `known`.
     fn others_lack(&self, known: Features) -> Box<str> {
-        let others = self.targets().skip(1).map(|target| {
+        let others = self.targets().skip(1).filter_map(|target| {
             let names: Vec<_> = target.needs.features.without(known).names().collect();
-            format!("{} also {}", target.name, names.join(", "))
+            (!names.is_empty()).then(|| format!("{} also {}", target.name, names.join(", ")))
         });
         let others: Vec<_> = others.collect();
         if others.is_empty() { "".into() } else { format!(" ({})", others.join("; ")).into() }

@@ -54,4 +54,4 @@ pub use phases::{Allocated, Built, Fixed, Link, Resolved};
 pub use rebase::{Rebase, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact};
 pub use rename::Rename;
 pub use terms::{LinkEnvironment, LinkOptions, LinkSizes, Linked, SectionRange};
-pub(crate) use versions::GraphVersions;
+pub(crate) use versions::{GraphVersions, target_in_name};

@@ -42,6 +42,15 @@ struct VersionStub {
     base: SymbolId,
 }
 
+/// The place among `targets` of the one that the name of a version has behind it, also of code that the optimizer has derived from a version:
+/// `f@x86-64-v3.resume`.
+pub(crate) fn target_in_name<'t>(name: &str, mut targets: impl Iterator<Item = &'t str>) -> Option<usize> {
+    let (_, behind) = name.rsplit_once('@')?;
+    targets.position(|target| {
+        behind.strip_prefix(target).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
 impl LinkGraph<'_> {
     /// Gives functions that have versions for some of `targets` a stub and a slot. The first target is the base.
     ///
@@ -55,14 +64,15 @@ impl LinkGraph<'_> {
         targets: &[ProcessorTarget],
         is_discarded: &dyn Fn(&str) -> bool,
     ) -> Result<GraphVersions, LinkError> {
-        let mut chosen = GraphVersions { code: self.version_code(targets), ..GraphVersions::default() };
-        if chosen.code.is_empty() {
-            return Ok(chosen);
+        let named = self.version_code(targets);
+        if named.is_empty() {
+            return Ok(GraphVersions::default());
         }
-        self.discard_versions(&chosen.code);
+        let code = self.discard_versions(&named);
+        let mut chosen = GraphVersions { code, ..GraphVersions::default() };
         let live = prune::live(self);
         let (mut redirected, mut stubs) = (HashMap::new(), HashMap::new());
-        for (base, versions) in self.versions_by_base(&chosen.code) {
+        for (base, versions) in self.versions_by_base(&named) {
             let Location::Block(block, _) = self.symbols[base.index()].location else { continue };
             let is_global = self.symbols[base.index()].binding != Binding::Local;
             if !live[block.index()] || is_global && is_discarded(self.symbol_name(base)) {
@@ -105,18 +115,25 @@ impl LinkGraph<'_> {
         symbols.filter_map(|(index, symbol)| Some((target(symbol)?, SymbolId::of(index)))).collect()
     }
 
-    /// Has files with code of versions go, but for what something refers to: nothing else needs them.
-    fn discard_versions(&mut self, code: &[(u32, SymbolId)]) {
-        let mut is_of_versions = vec![false; self.files.len()];
-        for (_, code) in code {
+    /// Has files with code of versions go, but for what something refers to: nothing else needs them. Gives all code of these files: the
+    /// optimizer gives what it derives from a function other names.
+    fn discard_versions(&mut self, named: &[(u32, SymbolId)]) -> Vec<(u32, SymbolId)> {
+        let mut target_of_file = vec![None; self.files.len()];
+        for &(target, code) in named {
             if let Location::Block(block, _) = self.symbols[code.index()].location {
-                is_of_versions[self.section_of(block).file as usize] = true;
+                target_of_file[self.section_of(block).file as usize] = Some(target);
             }
         }
+        let target = |section: &Section| target_of_file.get(section.file as usize).copied().flatten();
         for block in &mut self.blocks {
-            let file = self.sections[block.section.index()].file as usize;
-            block.discardable |= is_of_versions.get(file).copied().unwrap_or(false);
+            block.discardable |= target(&self.sections[block.section.index()]).is_some();
         }
+        let code = self.symbols.iter().enumerate().filter(|(_, symbol)| symbol.kind == SymbolKind::Code);
+        let code = code.filter_map(|(index, symbol)| match symbol.location {
+            Location::Block(block, _) => Some((target(self.section_of(block))?, SymbolId::of(index))),
+            _ => None,
+        });
+        code.collect()
     }
 
     /// The versions of each function of the base, in the order of its symbols. A function whose definition is another file's has none.
