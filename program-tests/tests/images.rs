@@ -498,6 +498,158 @@ fn a_wide_vector_between_versions_is_refused() {
     directory.ends("image run a.uim", 9);
 }
 
+impl Directory {
+    /// Builds an image for these targets, and gives what it prints.
+    fn prints_for(&self, targets: &str, options: &str, file: &str) -> String {
+        self.ends(&format!("image build -O2 {options} --cpu-targets '{targets}' -o a.uim {file}"), 0);
+        self.ends("image run a.uim", 0)
+    }
+}
+
+/// A function that its version does better.
+const HOT: &str = r#"
+    #include <stdio.h>
+    #define OWN __attribute__((noinline))
+    #define HOT(sum, x, n) float sum = 0; for (int i = 0; i < n; i++) sum = __builtin_fmaf(x[i], x[i], sum)
+"#;
+
+/// Data that no code refers to, and code in a section: a table is what lies between the bounds of its section.
+const SECTIONS: &str = r#"
+    struct Entry { float (*function)(const float *, int); };
+    static int runs;
+    static void run(void) { runs++; }
+    __attribute__((used, section(".init_array"))) static void (*start)(void) = run;
+    OWN static float first(const float *x, int n) { HOT(sum, x, n); return sum; }
+    OWN __attribute__((section("code"))) float second(const float *x, int n) { HOT(sum, x, n); return sum + 1; }
+    __attribute__((used, section("table"))) static struct Entry one = {first}, two = {second};
+    __attribute__((used, retain, section("kept"))) static int number = 1;
+    extern struct Entry __start_table[], __stop_table[];
+    extern int __start_kept[], __stop_kept[];
+    extern char __start_code[], __stop_code[];
+    int main(void) {
+        float x[4] = {1, 2, 3, 4}, sum = 0;
+        for (struct Entry *entry = __start_table; entry < __stop_table; entry++) sum += entry->function(x, 4);
+        char *code = (char *)second;
+        printf("%d %ld %g %d\n", runs, (long)(__stop_kept - __start_kept), sum, code >= __start_code && code < __stop_code);
+        return 0;
+    }
+"#;
+
+/// With more than one target, static data that its section alone keeps went, functions to run at the start among it; a function in a section had
+/// its address elsewhere.
+#[test]
+fn sections_have_all_that_is_in_them_for_several_targets() {
+    let directory = Directory::new("sections");
+    directory.write("sections.c", &[HOT, SECTIONS].concat());
+    for (targets, options) in [
+        ("x86-64-v2", ""),
+        ("x86-64-v2;x86-64-v3", ""),
+        ("x86-64-v2;x86-64-v3,clone_all", ""),
+        ("x86-64-v2;x86-64-v3", "--partition early --parts 3"),
+    ] {
+        assert_eq!(directory.prints_for(targets, options, "sections.c"), "1 1 61 1\n", "{targets} {options}");
+    }
+}
+
+/// The versions of a module gave copies of one text the name that the base gave it.
+#[test]
+fn parts_of_versions_have_texts_of_their_own() {
+    let directory = Directory::new("texts");
+    let function = |number| {
+        format!(
+            "OWN float f{number}(const float *x, int n) {{ HOT(sum, x, n); puts(\"a text\"); return sum + {number}; }}\n"
+        )
+    };
+    let functions: String = (1..=3).map(function).collect();
+    let main = "int main(void) { float x[2] = {1, 2}; printf(\"%g\\n\", f1(x, 2) + f2(x, 2) + f3(x, 2)); return 0; }";
+    directory.write("texts.c", &[HOT, &functions, main].concat());
+    for partition in ["early", "late"] {
+        let options = format!("--partition {partition} --parts 3");
+        let printed = directory.prints_for("x86-64-v2;x86-64-v3;x86-64-v4", &options, "texts.c");
+        assert_eq!(printed, "a text\na text\na text\n21\n", "{partition}");
+    }
+}
+
+const COROUTINE: &str = r#"
+    #include <coroutine>
+    #include <cstdio>
+    struct Numbers {
+        struct promise_type {
+            float value;
+            Numbers get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+            std::suspend_always initial_suspend() { return {}; }
+            std::suspend_always final_suspend() noexcept { return {}; }
+            std::suspend_always yield_value(float now) { value = now; return {}; }
+            void return_void() {}
+            void unhandled_exception() {}
+        };
+        std::coroutine_handle<promise_type> handle;
+    };
+    Numbers numbers(const float *x, int n) {
+        for (;;) { float sum = 0; for (int i = 0; i < n; i++) sum = __builtin_fmaf(x[i], x[i], sum); co_yield sum; }
+    }
+    typedef float v8 __attribute__((vector_size(32)));
+    static __attribute__((noinline)) float passed(v8 v) { float sum = 0; for (int i = 0; i < 8; i++) sum = __builtin_fmaf(v[i], v[i], sum); return sum; }
+    int main() {
+        float x[8] = {1, 2, 3};
+        v8 v;
+        __builtin_memcpy(&v, x, 32);
+        auto made = numbers(x, 8);
+        made.handle.resume();
+        std::printf("%g %g\n", made.handle.promise().value, passed(v) + passed(v + 1));
+        made.handle.destroy();
+    }
+"#;
+
+/// The optimizer gives the parts of a coroutine names of their own. They counted as code of the base, which then had no processor.
+#[test]
+fn code_that_is_derived_from_a_version_is_for_its_target() {
+    let directory = Directory::new("derived");
+    directory.write("coroutine.cpp", COROUTINE);
+    directory.shell("clang++-22 -std=c++20 -O2 -Xclang -disable-llvm-passes -emit-llvm -c coroutine.cpp");
+    for (options, whole) in [("", ""), ("", ",clone_all"), ("--partition late --parts 3", ",clone_all")] {
+        let targets = format!("x86-64-v2;x86-64-v3{whole}");
+        assert_eq!(directory.prints_for(&targets, options, "coroutine.bc"), "14 48\n", "{options} {whole}");
+        let text = directory.ends("image info --targets a.uim", 0);
+        let base = text.lines().find(|line| line.trim_start().starts_with("x86-64-v2: ")).expect("the base");
+        assert!(!base.contains("fma"), "{text}");
+        let verified = directory.ends("image verify a.uim", 0);
+        assert_eq!(verified.lines().count(), 1, "{verified}");
+    }
+}
+
+const IFUNC: &str = r#"
+    typedef float (*Function)(const float *, int);
+    OWN static float made(const float *x, int n) { HOT(sum, x, n); return sum; }
+    static Function choose(void) { return made; }
+    float chosen(const float *, int) __attribute__((ifunc("choose")));
+    Function pointer = chosen;
+    OWN Function address(void) { return chosen; }
+    int main(void) { float x[2] = {1, 2}; printf("%d %g\n", address() == pointer, chosen(x, 2)); return 0; }
+"#;
+
+#[test]
+fn an_ifunc_has_one_address_for_several_targets() {
+    let directory = Directory::new("ifunc");
+    directory.write("ifunc.c", &[HOT, IFUNC].concat());
+    for targets in ["x86-64-v2", "x86-64-v2;x86-64-v3", "x86-64-v2;x86-64-v3,clone_all"] {
+        assert_eq!(directory.prints_for(targets, "", "ifunc.c"), "1 5\n", "{targets}");
+    }
+}
+
+/// Code for them would need something that no table of an image can say.
+#[test]
+fn a_processor_with_unknown_instruction_sets_is_refused() {
+    let directory = Directory::new("unknown");
+    directory.write("main.ll", "define i32 @main() { ret i32 0 }");
+    for targets in ["x86-64;bdver1", "x86-64;diamondrapids"] {
+        let text = directory.ends(&format!("image build --cpu-targets '{targets}' -o a.uim main.ll"), 1);
+        assert!(text.contains("which images do not know"), "{text}");
+    }
+    directory.ends("image build --cpu-targets 'x86-64;sapphirerapids;znver5' -o a.uim main.ll", 0);
+    directory.ends("image run a.uim", 0);
+}
+
 #[test]
 fn a_package_has_one_target() {
     let directory = Directory::new("one-target");

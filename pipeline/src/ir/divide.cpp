@@ -296,8 +296,17 @@ private:
            F->getInstructionCount() <= ImportedInstructionsMax;
   }
 
-  // Texts are numbered in the order of the source, and an edit of one function would give others' texts other names.
+  // A name that the base and the other versions have not.
   static std::string nameOf(const GlobalValue &G, unsigned Number) {
+    std::string Name = nameInVersion(G, Number);
+    const NamedMDNode *Facts = G.getParent()->getNamedMetadata(VersionFacts);
+    if (!Facts) return Name;
+    std::string Behind = ("@" + cast<MDString>(Facts->getOperand(1)->getOperand(0))->getString()).str();
+    return StringRef(Name).ends_with(Behind) ? Name : Name + Behind;
+  }
+
+  // Texts are numbered in the order of the source, and an edit of one function would give others' texts other names.
+  static std::string nameInVersion(const GlobalValue &G, unsigned Number) {
     auto *V = dyn_cast<GlobalVariable>(&G);
     auto *Text = V && V->hasPrivateLinkage() && V->isConstant() ? dyn_cast<ConstantDataSequential>(V->getInitializer()) : nullptr;
     if (Text) return utohexstr(xxh3_64bits(Text->getRawDataValues()));

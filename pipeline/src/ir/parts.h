@@ -19,6 +19,9 @@ const uint32_t Everywhere = ~0u;
 // Names of what is local to a module and needed in several parts of it begin with this; `link/parts.rs` makes them local again.
 const char *const LocalPrefix = "uruk.local.";
 
+// Of a version: the names of base and target, and their widths of vectors.
+const char *const VersionFacts = "uruk.version";
+
 // The order of bitcode, which the parts are read from.
 inline std::vector<GlobalValue *> valuesInOrder(Module &M) {
   std::vector<GlobalValue *> Values;

@@ -22,9 +22,6 @@ namespace {
 const uint64_t KnownBytesMax = 64 << 10;
 // The width of vectors that a function's callers may pass in a register, as it was written.
 const char *const VectorBits = "uruk-vector-bits";
-// Names of base and target, and their widths of vectors.
-const char *const VersionFacts = "uruk.version";
-
 // A constant of which a version may have a copy: no code can tell.
 bool isCopied(const GlobalValue &G) {
   auto *V = dyn_cast<GlobalVariable>(&G);
@@ -51,7 +48,13 @@ unsigned widest(Type *T) {
 // A function that passes vectors in registers that not all processors have, and that the module alone calls: each version has its own, which
 // others never call.
 bool isOfVersion(const Function &F) {
-  return F.hasLocalLinkage() && widest(F.getFunctionType()) > 128 && all_of(F.uses(), isCalleeUse);
+  return F.hasLocalLinkage() && !F.hasSection() && widest(F.getFunctionType()) > 128 && all_of(F.uses(), isCalleeUse);
+}
+
+// A variable or function that nothing but a list of what is to be kept refers to: no version does.
+bool isOnlyListed(const GlobalValue &G) {
+  auto IsList = [](const User *U) { return isa<GlobalVariable>(U) && isUsedList(*cast<GlobalVariable>(U)); };
+  return G.hasName() && !G.use_empty() && all_of(G.users(), [&](const User *U) { return isa<ConstantArray>(U) && all_of(U->users(), IsList); });
 }
 
 // Whether code takes its address, or calls it by its name because another definition may take its place.
@@ -136,23 +139,23 @@ unsigned bitsOf(const Function &F, unsigned BaseBits) {
 extern "C" {
 
 // Gives all that versions of the module refer to a name that other objects of it can use. Answers whether it can have versions: not if it has
-// assembly, whose names no version could refer to.
+// assembly, whose names no version could refer to, nor with an ifunc, whose resolver may be asked before there is a choice.
 bool uruk_llvm_publish_all(LLVMModuleRef Handle) {
   Module &M = *unwrap(Handle);
-  if (!M.getModuleInlineAsm().empty()) return false;
+  if (!M.getModuleInlineAsm().empty() || !M.ifunc_empty()) return false;
   std::vector<GlobalValue *> Values = valuesInOrder(M);
   for (size_t I = 0; I != Values.size(); ++I) {
     GlobalValue &G = *Values[I];
     if (G.isDeclaration() || G.hasAppendingLinkage() || G.hasAvailableExternallyLinkage() || G.getName().starts_with("llvm.") || isCopied(G))
       continue;
     auto *F = dyn_cast<Function>(&G);
-    if (F && isOfVersion(*F)) continue;
+    if ((F && isOfVersion(*F)) || (G.hasLocalLinkage() && isOnlyListed(G))) continue;
     if (G.hasLocalLinkage() || !G.hasName()) {
       G.setName(LocalPrefix + (G.hasName() ? G.getName().str() : std::to_string(I)));
       G.setLinkage(GlobalValue::ExternalLinkage);
       G.setVisibility(GlobalValue::HiddenVisibility);
       G.setDSOLocal(true);
-    } else if (G.hasLinkOnceLinkage() && (!F || isReferredTo(*F))) {
+    } else if (G.hasLinkOnceLinkage() && (!F || F->hasSection() || isReferredTo(*F))) {
       G.setLinkage(G.hasLinkOnceODRLinkage() ? GlobalValue::WeakODRLinkage : GlobalValue::WeakAnyLinkage);
     }
   }
@@ -176,7 +179,8 @@ void uruk_llvm_make_version(LLVMModuleRef Handle, const char *Base, const char *
   for (GlobalValue *G : Values) {
     auto *F = dyn_cast_or_null<Function>(G);
     if (!F || F->isDeclaration()) continue;
-    if (hasBlocksInData(*F)) declare(*F);
+    // Its section may be found by its bounds, and all of its code has to be there.
+    if (hasBlocksInData(*F) || F->hasSection()) declare(*F);
     else Functions.push_back(F);
   }
   for (GlobalValue *G : Values)

@@ -5,7 +5,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::graph::{BlockId, LinkGraph, Location, SectionRole};
+use super::graph::{BlockId, LinkGraph, Location, Section, SectionRole};
 use super::section_bounds::is_identifier;
 
 /// The functions that come first.
@@ -41,6 +41,12 @@ pub(super) fn first(graph: &LinkGraph<'_>, order: &CodeOrder<'_>) -> Vec<BlockId
     first.into_iter().map(|(_, block)| block).collect()
 }
 
+/// Whether the contents of a section may go where nothing refers to them. Not functions for start and end, nor a section that others find by its
+/// bounds.
+pub(super) fn may_go(graph: &LinkGraph<'_>, section: &Section) -> bool {
+    section.init.is_none() && !is_identifier(graph.text(section.name))
+}
+
 /// Marks what goes unless something that stays refers to it: all but `first`, functions for start and end, and sections that others find by
 /// their bounds.
 pub(super) fn leave_out_all_but(graph: &mut LinkGraph<'_>, first: &[BlockId]) {
@@ -49,8 +55,7 @@ pub(super) fn leave_out_all_but(graph: &mut LinkGraph<'_>, first: &[BlockId]) {
         .sections
         .iter()
         .map(|section| {
-            let is_plain = !section.role.is_tls() && section.role != SectionRole::EhFrame;
-            is_plain && section.init.is_none() && !is_identifier(graph.text(section.name))
+            !section.role.is_tls() && section.role != SectionRole::EhFrame && may_go(graph, section)
         })
         .collect();
     for (index, block) in graph.blocks.iter_mut().enumerate() {

@@ -7,6 +7,7 @@
 use super::elf;
 use super::error::{LinkError, Site};
 use super::graph::{Binding, LinkGraph, Location, ObjectId};
+use super::order::may_go;
 use crate::object::{self, LOCAL_PREFIX, ObjectBuffer};
 
 /// Reads an object, or the objects of a module that was compiled in parts.
@@ -38,7 +39,8 @@ impl LinkGraph<'_> {
                 symbol.name = symbol.name.without_first(LOCAL_PREFIX.len());
                 // The optimizer drops what is local and unused, and could not know that of this.
                 if let Location::Block(block, _) = symbol.location {
-                    self.blocks[block.index()].discardable = true;
+                    let goes = may_go(self, self.section_of(block));
+                    self.blocks[block.index()].discardable |= goes;
                 }
             }
         }
