@@ -22,7 +22,7 @@ SOAK_SHUTTLE_SECONDS ?= 20
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check package loom shuttle weaken tsan stress stress-tsan soak fuzz bench
+.PHONY: help setup demo test check package loom shuttle weaken tsan stress stress-tsan soak fuzz bench postgres
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
@@ -88,3 +88,6 @@ bench: setup ## Measures.
 	$(CARGO) build --release -p uruk --features cli
 	scripts/bench-throws.py
 	scripts/compare-lli.py
+
+postgres: setup ## Builds PostgreSQL, and measures it with LLVM's ORC and with Uruk under it; runs its regression suite.
+	scripts/postgres.py
