@@ -73,7 +73,7 @@ pub struct HelperAnswer {
     body_at: usize,
 }
 
-/// What the user of a pool makes of an answer that makes sense.
+/// The verdict of a pool's user on an answer that makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
     /// The helper did its job.
