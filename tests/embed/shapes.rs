@@ -159,9 +159,9 @@ fn variables_with_addresses_may_have_those_of_one_object() {
         format!(
             "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1 immarg)
              @filled = internal constant ptr inttoptr (i64 {filled} to ptr)
-             @read = internal constant ptr inttoptr (i64 {read} to ptr)
+             @looked_at = internal constant ptr inttoptr (i64 {read} to ptr)
              define i64 @f{number}() {{
-               %read = load ptr, ptr @read
+               %read = load ptr, ptr @looked_at
                %before = load i64, ptr %read
                %filled = load ptr, ptr @filled
                call void @llvm.memset.p0.i64(ptr %filled, i8 -1, i64 256, i1 false)
