@@ -121,6 +121,7 @@ fn statistics_are_an_object_however_the_program_ends() {
         let known = [
             "ahead",
             "cache",
+            "image",
             "lost_notes",
             "memory",
             "passes",
