@@ -117,7 +117,7 @@ impl Files {
         })
     }
 
-    /// What the members of an archive define.
+    /// The definitions of the members of an archive.
     pub(crate) fn archive_index(&self, archive: &ObjectBuffer) -> Result<ArchiveIndex, JitError> {
         ArchiveIndex::read_with(archive, |member| self.format_of(member).names(member))
     }
