@@ -1,6 +1,5 @@
 //! The line editor of a terminal: colours, hints, a menu of words, lines of earlier sessions, and lines that go on until they make something.
 
-use std::io::stdin;
 use std::path::PathBuf;
 
 use nu_ansi_term::{Color, Style};
@@ -10,13 +9,11 @@ use reedline::{
     MenuBuilder as _, Reedline, ReedlineEvent, ReedlineMenu, Signal, Span, StyledText, Suggestion,
     ValidationResult, Validator, default_emacs_keybindings,
 };
-use rustix::io::ioctl_fionread;
-use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
 use uruk::core::sync::{Arc, Mutex};
 use uruk_kaleidoscope::{Operators, Source, TokenKind, is_blank, keywords, parse, tokens};
 
 use super::commands::COMMANDS;
-use super::typed::Typed;
+use super::typed::{Typed, notice_what_is_typed};
 use super::{AfterError, INPUT, Repl, ReplError, host};
 use crate::cli::defect;
 
@@ -39,6 +36,7 @@ pub(super) fn edit(repl: &mut Repl) -> Result<(), ReplError> {
     while !repl.has_quit {
         typed.take().map_err(ReplError::Terminal)?;
         if typed.has_ended() {
+            typed.give_back().map_err(ReplError::Terminal)?;
             break;
         }
         let ahead = typed.next_complete(|text| !goes_on(text, &known));
@@ -193,17 +191,6 @@ impl Highlighter for Colours {
         }
         styled.push((Style::new(), text[done..].to_owned()));
         styled
-    }
-}
-
-/// Lets the editor see what lies in the terminal's buffer. Its library hears of new characters only, and reads 1,024 at a time: the rest of
-/// a long paste would wait for the next key. Setting the attributes, even to the same ones, wakes a thread that waits for characters.
-fn notice_what_is_typed() {
-    let terminal = stdin();
-    if ioctl_fionread(&terminal).is_ok_and(|waiting| waiting > 0) {
-        // Where it fails, the next key helps.
-        _ = tcgetattr(&terminal)
-            .and_then(|attributes| tcsetattr(&terminal, OptionalActions::Now, &attributes));
     }
 }
 

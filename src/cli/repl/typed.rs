@@ -1,18 +1,24 @@
 //! Lines that are typed while code runs, before there is an editor for them.
 //!
 //! The terminal ends such a line by a line feed, which the editor's library takes for control-J: it reads several lines in one batch, ends
-//! the first one, and drops the rest. So typed lines are taken out here, in their order, before the editor reads: those that the library
-//! has read ahead, then those that lie in the terminal.
+//! the first one, and drops the rest. So typed lines are taken out here, in their order, before the editor reads.
 //!
-//! While they are taken out, and until the editor has returned, Enter is a carriage return, which the library knows. So no line feed comes
-//! to the editor in between.
+//! While they are taken out, and until the editor has returned, the terminal gives characters instead of lines, and Enter is a carriage
+//! return, which the library knows. So neither a line feed nor the end of the input gets lost in between: where the terminal gives lines,
+//! control-D is a read of nothing, which the library drops.
 
 use std::io::{self, stdin};
 use std::time::Duration;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::termios::{InputModes, OptionalActions, tcgetattr, tcsetattr};
+use rustix::io::ioctl_fionread;
+use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+/// Control-D as a character.
+const CONTROL_D: char = '\u{4}';
+
+/// What control-D has become that was typed while the terminal gave lines.
+const END: char = '\0';
 
 /// Lines that were typed and not done yet.
 #[derive(Debug, Default)]
@@ -23,30 +29,25 @@ pub(super) struct Typed {
 }
 
 impl Typed {
-    /// Takes all that was typed so far, and lets Enter be a carriage return from here on.
+    /// Takes all that was typed so far, and lets the terminal give characters as they are from here on.
     pub(super) fn take(&mut self) -> io::Result<()> {
-        translate_enter(false)?;
-        while event::poll(Duration::ZERO)? {
-            self.add(&event::read()?);
-        }
-        let terminal = stdin();
-        let mut bytes = [0; 4096];
-        while !self.is_ended {
-            let mut ready = [PollFd::new(&terminal, PollFlags::IN)];
-            if poll(&mut ready, Some(&Timespec::default()))? == 0 {
-                break;
+        give_lines(false)?;
+        loop {
+            let mut is_silent = true;
+            while event::poll(Duration::ZERO)? {
+                self.add(&event::read()?);
+                is_silent = false;
             }
-            // A line, or the beginning of one that the editor has not read.
-            let count = rustix::io::read(&terminal, &mut bytes)?;
-            self.is_ended = count == 0;
-            self.text += &String::from_utf8_lossy(&bytes[..count]).replace('\r', "\n");
+            if is_silent {
+                return Ok(());
+            }
+            notice_what_is_typed();
         }
-        Ok(())
     }
 
-    /// Lets Enter be a line feed, as programs expect it.
+    /// Lets the terminal give lines that end with a line feed, as programs expect it.
     pub(super) fn give_back(&self) -> io::Result<()> {
-        translate_enter(true)
+        give_lines(true)
     }
 
     /// The next lines that make something, as `is_complete` says.
@@ -69,27 +70,37 @@ impl Typed {
         self.is_ended && self.text.is_empty()
     }
 
+    /// Adds a character. The end of the input is one only where a line begins, and nothing follows it.
+    fn push(&mut self, character: char) {
+        match character {
+            _ if self.is_ended => {}
+            CONTROL_D | END => self.is_ended = self.text.is_empty() || self.text.ends_with('\n'),
+            '\r' => self.text.push('\n'),
+            _ => self.text.push(character),
+        }
+    }
+
     fn add(&mut self, event: &Event) {
         let key = match event {
-            Event::Paste(text) => return self.text += text,
+            Event::Paste(text) => return text.chars().for_each(|character| self.push(character)),
             Event::Key(key) if key.kind != KeyEventKind::Release => key,
             _ => return,
         };
         match *key {
-            KeyEvent { code: KeyCode::Enter, .. } => self.text.push('\n'),
-            KeyEvent { code: KeyCode::Char('j'), modifiers: KeyModifiers::CONTROL, .. } => {
-                self.text.push('\n');
-            }
+            KeyEvent { code: KeyCode::Enter, .. } => self.push('\n'),
+            KeyEvent { code: KeyCode::Char('j'), modifiers: KeyModifiers::CONTROL, .. } => self.push('\n'),
             KeyEvent { code: KeyCode::Char('d'), modifiers: KeyModifiers::CONTROL, .. } => {
-                self.is_ended |= self.text.is_empty() || self.text.ends_with('\n');
+                self.push(CONTROL_D);
             }
+            // So the library calls a zero.
+            KeyEvent { code: KeyCode::Char(' '), modifiers: KeyModifiers::CONTROL, .. } => self.push(END),
             KeyEvent { code: KeyCode::Backspace, .. } if !self.text.ends_with('\n') => {
                 self.text.pop();
             }
             KeyEvent { code: KeyCode::Char(character), modifiers, .. }
                 if !modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
             {
-                self.text.push(character);
+                self.push(character);
             }
             // Keys that move or search have nothing to move in.
             _ => {}
@@ -97,11 +108,23 @@ impl Typed {
     }
 }
 
-/// Whether the terminal makes a line feed of Enter.
-fn translate_enter(translated: bool) -> io::Result<()> {
+/// Lets the editor see what lies in the terminal's buffer. Its library hears of new characters only, and reads 1,024 at a time: the rest of
+/// a long paste would wait for the next key. Setting the attributes, even to the same ones, wakes a thread that waits for characters.
+pub(super) fn notice_what_is_typed() {
+    let terminal = stdin();
+    if ioctl_fionread(&terminal).is_ok_and(|waiting| waiting > 0) {
+        // Where it fails, the next key helps.
+        _ = tcgetattr(&terminal)
+            .and_then(|attributes| tcsetattr(&terminal, OptionalActions::Now, &attributes));
+    }
+}
+
+/// Whether the terminal gives lines, and makes a line feed of Enter.
+fn give_lines(lines: bool) -> io::Result<()> {
     let terminal = stdin();
     let mut attributes = tcgetattr(&terminal)?;
-    attributes.input_modes.set(InputModes::ICRNL, translated);
+    attributes.input_modes.set(InputModes::ICRNL, lines);
+    attributes.local_modes.set(LocalModes::ICANON, lines);
     Ok(tcsetattr(&terminal, OptionalActions::Now, &attributes)?)
 }
 
@@ -133,5 +156,16 @@ mod tests {
         typed.add(&key(KeyCode::Backspace, KeyModifiers::NONE));
         typed.add(&key(KeyCode::Char('d'), KeyModifiers::CONTROL));
         assert_eq!((typed.text.as_str(), typed.is_ended), ("1\n", true));
+    }
+
+    #[test]
+    fn the_end_of_the_input_is_one_where_a_line_begins() {
+        for end in [CONTROL_D, END] {
+            let mut typed = Typed::default();
+            for character in ['1', end, '\r', end, '2'] {
+                typed.push(character);
+            }
+            assert_eq!((typed.text.as_str(), typed.is_ended), ("1\n", true));
+        }
     }
 }
