@@ -68,3 +68,24 @@ static int call(LLVMOrcLLJITRef jit, const char *name) {
 
 static const LLVMJITSymbolFlags exported_function = {
     LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable, 0};
+
+// The LLJIT of programs with units of their own.
+static LLVMOrcLLJITRef jit;
+
+static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
+
+static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
+  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
+  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
+}
+
+static void destroy_nothing(void *data) {}
+static void discard_nothing(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
+
+// Defines a symbol by a unit of its name, which is the unit's data too.
+static void define_unit(char *symbol, LLVMOrcMaterializationUnitMaterializeFunction materialize) {
+  LLVMOrcCSymbolFlagsMapPair pair = {name(symbol), exported_function};
+  check(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit),
+                              LLVMOrcCreateCustomMaterializationUnit(symbol, symbol, &pair, 1, NULL, materialize,
+                                                                     discard_nothing, destroy_nothing)));
+}

@@ -4,23 +4,6 @@
 // prints: 2 emitted
 #include "common.h"
 
-static LLVMOrcLLJITRef jit;
-static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
-static void destroy(void *data) {}
-static void discard(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
-
-static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
-  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
-  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
-}
-
-static void define(char *symbol, LLVMOrcMaterializationUnitMaterializeFunction materialize) {
-  LLVMOrcCSymbolFlagsMapPair pair = {name(symbol), exported_function};
-  check(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit),
-                              LLVMOrcCreateCustomMaterializationUnit(symbol, symbol, &pair, 1, NULL, materialize, discard,
-                                                                     destroy)));
-}
-
 static int emitted;
 static int five(void) { return 5; }
 
@@ -42,8 +25,8 @@ static void answer(LLVMErrorRef error, LLVMOrcCSymbolMapPairs found, size_t len,
 
 int run(void) {
   jit = create();
-  define("one", materialize);
-  define("two", materialize);
+  define_unit("one", materialize);
+  define_unit("two", materialize);
   LLVMOrcCJITDylibSearchOrderElement order = {LLVMOrcLLJITGetMainJITDylib(jit), LLVMOrcJITDylibLookupFlagsMatchAllSymbols};
   LLVMOrcCLookupSetElement set[] = {{name("one"), LLVMOrcSymbolLookupFlagsRequiredSymbol},
                                     {name("two"), LLVMOrcSymbolLookupFlagsRequiredSymbol}};

@@ -6,23 +6,6 @@
 #include "common.h"
 #include <setjmp.h>
 
-static LLVMOrcLLJITRef jit;
-static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
-static void destroy(void *data) {}
-static void discard(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
-
-static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
-  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
-  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
-}
-
-static void define(char *symbol, LLVMOrcMaterializationUnitMaterializeFunction materialize) {
-  LLVMOrcCSymbolFlagsMapPair pair = {name(symbol), exported_function};
-  check(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit),
-                              LLVMOrcCreateCustomMaterializationUnit(symbol, symbol, &pair, 1, NULL, materialize, discard,
-                                                                     destroy)));
-}
-
 static jmp_buf back;
 static int value_one(void) { return 1; }
 static int value_two(void) { return 2; }
@@ -44,8 +27,8 @@ static void outer(void *data, LLVMOrcMaterializationResponsibilityRef responsibi
 
 int run(void) {
   jit = create();
-  define("one", outer);
-  define("two", inner);
+  define_unit("one", outer);
+  define_unit("two", inner);
   printf("one is %d\n", call(jit, "one"));
   printf("two is %d\n", call(jit, "two"));
   check(LLVMOrcDisposeLLJIT(jit));

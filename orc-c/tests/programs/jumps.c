@@ -54,9 +54,6 @@ static void jump(void *data, LLVMOrcMaterializationResponsibilityRef responsibil
   longjmp(back, 1);
 }
 
-static void discard(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
-static void destroy(void *data) {}
-
 static void answer(LLVMErrorRef error, LLVMOrcCSymbolMapPairs found, size_t len, void *data) {
   check(error);
   *(int *)data = ((int (*)(void))found[0].Sym.Address)();
@@ -78,8 +75,8 @@ int run(void) {
   printf("%d afterwards\n", call(jit, "nine"));
 
   LLVMOrcCSymbolFlagsMapPair pair = {LLVMOrcLLJITMangleAndIntern(jit, "made"), exported_function};
-  check(LLVMOrcJITDylibDefine(
-      main, LLVMOrcCreateCustomMaterializationUnit("jumper", NULL, &pair, 1, NULL, jump, discard, destroy)));
+  check(LLVMOrcJITDylibDefine(main, LLVMOrcCreateCustomMaterializationUnit("jumper", NULL, &pair, 1, NULL, jump,
+                                                                           discard_nothing, destroy_nothing)));
   if (!setjmp(back)) call(jit, "made");
   else printf("out of the unit\n");
   LLVMOrcExecutorAddress address;

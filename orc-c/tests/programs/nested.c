@@ -4,23 +4,6 @@
 // prints: 10
 #include "common.h"
 
-static LLVMOrcLLJITRef jit;
-static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
-static void destroy(void *data) {}
-static void discard(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
-
-static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
-  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
-  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
-}
-
-static void define(char *symbol, LLVMOrcMaterializationUnitMaterializeFunction materialize) {
-  LLVMOrcCSymbolFlagsMapPair pair = {name(symbol), exported_function};
-  check(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit),
-                              LLVMOrcCreateCustomMaterializationUnit(symbol, symbol, &pair, 1, NULL, materialize, discard,
-                                                                     destroy)));
-}
-
 static int depth;
 static int five(void) { return 5; }
 
@@ -34,8 +17,8 @@ static void materialize(void *data, LLVMOrcMaterializationResponsibilityRef resp
 
 int run(void) {
   jit = create();
-  define("one", materialize);
-  define("two", materialize);
+  define_unit("one", materialize);
+  define_unit("two", materialize);
   check(LLVMOrcLLJITAddLLVMIRModule(jit, LLVMOrcLLJITGetMainJITDylib(jit),
                                     parse("declare i32 @one()\ndeclare i32 @two()\n"
                                           "define i32 @both() { %a = call i32 @one() %b = call i32 @two() "

@@ -5,23 +5,6 @@
 #include "common.h"
 #include <pthread.h>
 
-static LLVMOrcLLJITRef jit;
-static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
-static void destroy(void *data) {}
-static void discard(void *data, LLVMOrcJITDylibRef dylib, LLVMOrcSymbolStringPoolEntryRef symbol) {}
-
-static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
-  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
-  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
-}
-
-static void define(char *symbol, LLVMOrcMaterializationUnitMaterializeFunction materialize) {
-  LLVMOrcCSymbolFlagsMapPair pair = {name(symbol), exported_function};
-  check(LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit),
-                              LLVMOrcCreateCustomMaterializationUnit(symbol, symbol, &pair, 1, NULL, materialize, discard,
-                                                                     destroy)));
-}
-
 static int one(void) { return 1; }
 
 static void *read_often(void *responsibility) {
@@ -53,7 +36,7 @@ static void materialize(void *data, LLVMOrcMaterializationResponsibilityRef resp
 
 int run(void) {
   jit = create();
-  define("one", materialize);
+  define_unit("one", materialize);
   printf("%d\n", call(jit, "one"));
   check(LLVMOrcDisposeLLJIT(jit));
   return 0;

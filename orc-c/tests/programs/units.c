@@ -13,17 +13,9 @@
 // prints: destroyed strong
 #include "common.h"
 
-static LLVMOrcLLJITRef jit;
 static int eleven(void) { return 11; }
 static int twenty_two(void) { return 22; }
 static int thirty_three(void) { return 33; }
-
-static LLVMOrcSymbolStringPoolEntryRef name(const char *text) { return LLVMOrcLLJITMangleAndIntern(jit, text); }
-
-static void resolve(LLVMOrcMaterializationResponsibilityRef responsibility, const char *symbol, int (*function)(void)) {
-  LLVMOrcCSymbolMapPair pair = {name(symbol), {(LLVMOrcExecutorAddress)function, exported_function}};
-  check(LLVMOrcMaterializationResponsibilityNotifyResolved(responsibility, &pair, 1));
-}
 
 static void emit(LLVMOrcMaterializationResponsibilityRef responsibility) {
   check(LLVMOrcMaterializationResponsibilityNotifyEmitted(responsibility, NULL, 0));
