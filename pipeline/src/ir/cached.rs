@@ -521,6 +521,8 @@ mod tests {
                     level(O2).after(early, "sroa"),
                     level(O2).replace(early, "sroa"),
                     level(O2).up_to(early),
+                    level(O2).inliner_threshold(512),
+                    level(O2).inliner_threshold(225),
                     level(O2).hook_before(early, hook("1")),
                     level(O2).hook_before(early, hook("2")),
                     level(O2).hook_at(ExtensionPoint::Peephole, hook("1")),

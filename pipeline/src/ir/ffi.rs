@@ -363,6 +363,7 @@ unsafe extern "C-unwind" {
         machine: LLVMTargetMachineRef,
         text: *const c_char,
         size: usize,
+        inliner_threshold: i32,
         host: unsafe extern "C" fn(*mut c_void, u32, LLVMValueRef) -> bool,
         data: *mut c_void,
         hear: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char, usize, u64, u64)>,

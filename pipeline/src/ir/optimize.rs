@@ -69,6 +69,7 @@ pub struct OptimizationPipeline {
     changes: Vec<Change>,
     /// The last stage that runs.
     last: Stage,
+    inliner_threshold: Option<i32>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -106,6 +107,16 @@ enum Side {
     After,
 }
 
+impl StageWork {
+    fn text(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Level(level) => format!("default<{level}>"),
+            Self::Passes(passes) => passes.clone(),
+        }
+    }
+}
+
 impl Change {
     fn hook(&self) -> Option<&PassHook> {
         match self {
@@ -120,15 +131,12 @@ impl Change {
 pub(super) struct Passes {
     pub(super) text: Arc<str>,
     pub(super) hooks: Arc<[PassHook]>,
+    pub(super) inliner_threshold: Option<i32>,
 }
 
 impl Passes {
     pub(super) fn none() -> Self {
-        Self::of(String::new())
-    }
-
-    fn of(text: String) -> Self {
-        Self { text: text.into(), hooks: Arc::default() }
+        Self { text: Arc::default(), hooks: Arc::default(), inliner_threshold: None }
     }
 }
 
@@ -209,6 +217,16 @@ impl OptimizationPipeline {
         self.changed(Change::Point { point, hook })
     }
 
+    /// Has the inliner of a level inline calls that cost up to `threshold` in LLVM's units, about five for an instruction. LLVM's own
+    /// thresholds are 225 at O1 and O2, 250 at O3, 50 at Os and 5 at Oz. It counts also where a text says `default<O2>`, but not for
+    /// `inline` in a text, which has LLVM's own, nor for functions that have to be inlined. -1 is LLVM's own too.
+    #[doc(alias = "LLVMPassBuilderOptionsSetInlinerThreshold")]
+    #[must_use]
+    pub fn inliner_threshold(mut self, threshold: i32) -> Self {
+        self.inliner_threshold = (threshold != -1).then_some(threshold);
+        self
+    }
+
     /// Leaves out the stages of a level behind `stage`.
     #[must_use]
     pub fn up_to(mut self, stage: Stage) -> Self {
@@ -224,15 +242,11 @@ impl OptimizationPipeline {
         }
     }
 
-    /// Which pipeline it is, for people and for cache keys; empty when there is nothing to run. LLVM reads it as it stands if no stage was
+    /// Which pipeline it is, for people and for cache keys; empty when there is nothing to run. LLVM reads it as it stands if nothing was
     /// changed. A hook is there by its id.
     pub fn text(&self) -> String {
-        let Self { body, at_start: _, at_end: _, changes, last } = self; // Two are said by `surrounded`.
-        let mut body = match body {
-            StageWork::None => String::new(),
-            StageWork::Level(level) => format!("default<{level}>"),
-            StageWork::Passes(passes) => passes.clone(),
-        };
+        let Self { body, at_start: _, at_end: _, changes, last, inliner_threshold } = self; // Two are said by `surrounded`.
+        let mut body = body.text();
         for change in changes {
             _ = match change {
                 Change::Passes { stage, side, passes } => write!(body, " ({side:?} {stage}: {passes:?})"),
@@ -244,6 +258,9 @@ impl OptimizationPipeline {
         }
         if *last != Stage::Cleanup {
             _ = write!(body, " (up to {last})");
+        }
+        if let Some(threshold) = inliner_threshold {
+            _ = write!(body, " (inliner threshold {threshold})");
         }
         self.surrounded(body)
     }
@@ -271,11 +288,16 @@ impl OptimizationPipeline {
                 let hooks: Arc<[PassHook]> = self.changes.iter().filter_map(Change::hook).cloned().collect();
                 let stages = self.cut(level, target)?;
                 let text = stages.text(self.last, |stage| self.pieces(&stages, stage, measured));
-                Ok(Passes { text: self.surrounded(text).into(), hooks })
+                Ok(Passes { hooks, ..self.understood(self.surrounded(text)) })
             }
             _ if is_changed => Err(self.refused("a pipeline that is no level has no stages".to_owned())),
-            _ => Ok(Passes::of(self.text())),
+            _ => Ok(self.understood(self.surrounded(self.body.text()))),
         }
+    }
+
+    /// A text that LLVM reads as it stands.
+    fn understood(&self, text: String) -> Passes {
+        Passes { text: text.into(), hooks: Arc::default(), inliner_threshold: self.inliner_threshold }
     }
 
     fn is_changed(&self) -> bool {
@@ -379,7 +401,7 @@ impl OptimizationPipeline {
         }
         let second = text.split_off(cut);
         text.truncate(cut - 1); // The comma between them.
-        Ok((Passes::of(self.surrounded(text)), Passes::of(second)))
+        Ok((self.understood(self.surrounded(text)), self.understood(second)))
     }
 
     /// Whether every pass was chosen here, so that LLVM is known to understand them.
@@ -390,7 +412,7 @@ impl OptimizationPipeline {
 
     fn of(body: StageWork) -> Self {
         let (at_start, at_end, changes) = (Vec::new(), Vec::new(), Vec::new());
-        Self { body, at_start, at_end, changes, last: Stage::Cleanup }
+        Self { body, at_start, at_end, changes, last: Stage::Cleanup, inliner_threshold: None }
     }
 
     fn changed(mut self, change: Change) -> Self {

@@ -36,6 +36,8 @@ using HostPasses = bool (*)(void *Data, uint32_t Number, LLVMValueRef Function);
 struct Run {
   HostPasses Host;
   void *Data;
+  // -1 for LLVM's own.
+  int32_t InlinerThreshold = -1;
   bool Failed = false;
   uint32_t Stage = 0;
 
@@ -79,12 +81,12 @@ struct StagePass : PassInfoMixin<StagePass> {
 
 // Sets how eagerly the inliner inlines, which a text does not say.
 struct InlineParamsPass : PassInfoMixin<InlineParamsPass> {
-  OptimizationLevel Level;
+  InlineParams Params;
 
-  explicit InlineParamsPass(OptimizationLevel Level) : Level(Level) {}
+  InlineParamsPass(OptimizationLevel Level, int32_t Threshold)
+      : Params(Threshold == -1 ? getInlineParams(Level.getSpeedupLevel(), Level.getSizeLevel()) : getInlineParams(Threshold)) {}
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &AM) {
-    AM.getResult<InlineAdvisorAnalysis>(M).tryCreate(getInlineParams(Level.getSpeedupLevel(), Level.getSizeLevel()),
-                                                     InliningAdvisorMode::Default, {},
+    AM.getResult<InlineAdvisorAnalysis>(M).tryCreate(Params, InliningAdvisorMode::Default, {},
                                                      {ThinOrFullLTOPhase::None, InlinePass::CGSCCInliner});
     return PreservedAnalyses::all();
   }
@@ -105,7 +107,8 @@ template <typename Manager> bool addOurs(Run *R, StringRef Name, Manager &Passes
     if (!numberOf(Name, UnrollName, Number)) return false;
     Passes.addPass(LoopFullUnrollPass(Number));
   } else if constexpr (std::is_same_v<Manager, ModulePassManager>) {
-    if (numberOf(Name, InlinerName, Number) && Number < std::size(Levels)) Passes.addPass(InlineParamsPass(Levels[Number]));
+    if (numberOf(Name, InlinerName, Number) && Number < std::size(Levels))
+      Passes.addPass(InlineParamsPass(Levels[Number], R->InlinerThreshold));
     else if (numberOf(Name, AlwaysName, Number)) Passes.addPass(AlwaysInlinerPass(/*InsertLifetime=*/Number != 0));
     else return false;
   } else return false;
@@ -122,6 +125,13 @@ template <typename Manager> void understandOurs(PassBuilder &Builder, Run *R) {
 PipelineTuningOptions tuning(OptimizationLevel Level) {
   PipelineTuningOptions Tuning;
   Tuning.LoopVectorization = Tuning.SLPVectorization = Level.getSpeedupLevel() > 1 && Level != OptimizationLevel::Oz;
+  return Tuning;
+}
+
+// LLVM's own but for the inliner.
+PipelineTuningOptions inlining(int32_t Threshold) {
+  PipelineTuningOptions Tuning;
+  Tuning.InlinerThreshold = Threshold;
   return Tuning;
 }
 
@@ -214,9 +224,9 @@ struct Pipeline {
   ModulePassManager Passes;
 
   // Noting the names of all passes takes longer than a small module; only who `IsTimed` asks for them.
-  Pipeline(LLVMTargetMachineRef T, HostPasses Host, void *Data, bool IsTimed, CountFunctions Count)
-      : R{Host, Data}, Counts(Count, Data),
-        Builder(reinterpret_cast<TargetMachine *>(T), PipelineTuningOptions(), std::nullopt, IsTimed ? &Callbacks : nullptr) {
+  Pipeline(LLVMTargetMachineRef T, int32_t InlinerThreshold, HostPasses Host, void *Data, bool IsTimed, CountFunctions Count)
+      : R{Host, Data, InlinerThreshold}, Counts(Count, Data),
+        Builder(reinterpret_cast<TargetMachine *>(T), inlining(InlinerThreshold), std::nullopt, IsTimed ? &Callbacks : nullptr) {
     understandOurs<ModulePassManager>(Builder, &R);
     understandOurs<CGSCCPassManager>(Builder, &R);
     understandOurs<FunctionPassManager>(Builder, &R);
@@ -303,13 +313,15 @@ char *uruk_llvm_pipeline_text(LLVMTargetMachineRef T, uint32_t Level, uint32_t P
 
 // Runs a pipeline over a module, or only reads its text if the module is null. Calls `Host` for what stands in it as
 // `uruk-host<number>`; once that has answered `false`, nothing runs that may be left out. `Hear`, unless null, is told how
-// long each pass took; `Count`, unless null, how many functions are done. Answers a message if the text cannot be read.
-char *uruk_llvm_run_pipeline(LLVMModuleRef M, LLVMTargetMachineRef T, const char *Text, size_t Size, HostPasses Host, void *Data,
+// long each pass took; `Count`, unless null, how many functions are done. A threshold of the inliner of -1 is LLVM's own. Answers a
+// message if the text cannot be read.
+char *uruk_llvm_run_pipeline(LLVMModuleRef M, LLVMTargetMachineRef T, const char *Text, size_t Size, int32_t InlinerThreshold,
+                             HostPasses Host, void *Data,
                              void (*Hear)(void *Data, uint32_t Stage, const char *Pass, size_t Size, uint64_t Nanoseconds,
                                           uint64_t Runs),
                              CountFunctions Count) {
   // A plain pointer without an owner: if LLVM gives up, no destructor of this frame runs, and all its data stays as it is.
-  auto *P = new Pipeline(T, Host, Data, Hear != nullptr, Count);
+  auto *P = new Pipeline(T, InlinerThreshold, Host, Data, Hear != nullptr, Count);
   char *Message = nullptr;
   if (Error Failed = P->Builder.parsePassPipeline(P->Passes, StringRef(Text, Size)))
     Message = LLVMCreateMessage(toString(std::move(Failed)).c_str());

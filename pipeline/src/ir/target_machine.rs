@@ -35,6 +35,9 @@ pub(super) struct TargetMachine {
     is_used_up: Cell<bool>,
 }
 
+/// The inliner's threshold as LLVM has it for each level.
+const LLVMS_OWN: i32 = -1;
+
 impl TargetMachine {
     /// Runs `passes` over `module`. With `measured`, answers how long each pass took.
     pub(super) fn run_passes(
@@ -57,6 +60,7 @@ impl TargetMachine {
                     self.raw,
                     start,
                     size,
+                    passes.inliner_threshold.unwrap_or(LLVMS_OWN),
                     hooks::host,
                     data,
                     hear,
@@ -84,6 +88,7 @@ impl TargetMachine {
                 self.raw,
                 start,
                 size,
+                LLVMS_OWN,
                 hooks::host,
                 data,
                 None,

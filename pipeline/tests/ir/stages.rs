@@ -5,7 +5,8 @@ use uruk_core::sync::{Arc, Mutex};
 
 use uruk_pipeline::ir::inkwell::builder::BuilderError;
 use uruk_pipeline::ir::{
-    CompileError, ExtensionPoint, OptimizationLevel, OptimizationPipeline, PassHook, Stage, ThreadSafeModule,
+    CompileError, ExtensionPoint, OptimizationLevel, OptimizationPipeline, Partition, PartitionPolicy,
+    PassHook, Stage, ThreadSafeModule,
 };
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -66,6 +67,48 @@ fn the_seven_stages_put_together_make_the_same_object_as_llvms_pipeline() {
             .fold(whole.clone(), |pipeline, (stage, passes)| pipeline.replace(stage, passes));
         assert!(object(staged, &source).bytes() == object(whole, &source).bytes(), "{level}");
     }
+}
+
+/// A function of 90 instructions, 450 in the inliner's units, that two others call.
+fn costly() -> String {
+    let body = "store volatile i32 1, ptr %p ".repeat(90);
+    format!(
+        "define internal void @costly(ptr %p) {{ {body} ret void }}
+        define void @one(ptr %p) {{ call void @costly(ptr %p) ret void }}
+        define void @two(ptr %p) {{ call void @costly(ptr %p) ret void }}"
+    )
+}
+
+#[test]
+fn the_inliners_threshold_counts_in_each_form_of_a_level() {
+    let level = OptimizationPipeline::level(OptimizationLevel::O2);
+    let stages = compiler(level.clone()).stages().expect("a level");
+    let staged =
+        stages.into_iter().fold(level.clone(), |pipeline, (stage, passes)| pipeline.replace(stage, passes));
+    for pipeline in [level, staged, OptimizationPipeline::passes("default<O2>")] {
+        let is_inlined = |pipeline: OptimizationPipeline| {
+            let module = parse(&costly());
+            compiler(pipeline).optimize(&module).unwrap_or_else(|error| panic!("{error}"));
+            module
+                .with_module(|module| module.get_function("costly").is_none())
+                .expect("its context is there")
+        };
+        assert!(!is_inlined(pipeline.clone()), "{pipeline:?}");
+        assert!(!is_inlined(pipeline.clone().inliner_threshold(200)), "{pipeline:?}");
+        assert!(is_inlined(pipeline.clone().inliner_threshold(512)), "{pipeline:?}");
+        assert!(!is_inlined(pipeline.clone().inliner_threshold(512).inliner_threshold(-1)), "{pipeline:?}");
+    }
+}
+
+#[test]
+fn a_module_that_is_divided_is_inlined_up_to_the_threshold() {
+    let sections = |threshold| {
+        let pipeline = OptimizationPipeline::level(OptimizationLevel::O2).inliner_threshold(threshold);
+        let divided = Partition::new(PartitionPolicy::Late, 2).of_all_modules();
+        let object = compiler(pipeline).with_partition(divided).compile(parse(&costly())).expect("compiles");
+        object.size_bytes()
+    };
+    assert!(sections(512) > sections(200));
 }
 
 #[test]
