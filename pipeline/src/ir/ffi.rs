@@ -378,6 +378,13 @@ unsafe extern "C-unwind" {
         count: Option<CountFunctions>,
         data: *mut c_void,
     ) -> LLVMMemoryBufferRef;
+    pub(super) fn uruk_llvm_take_attached(
+        module: LLVMModuleRef,
+        name: *const c_char,
+        size: usize,
+        hear: unsafe extern "C" fn(*mut c_void, *const c_char, usize),
+        data: *mut c_void,
+    );
     pub(super) fn uruk_llvm_copy_canonical(
         module: LLVMModuleRef,
         into: LLVMContextRef,

@@ -11,6 +11,7 @@
 //! context it worked on. Truncated, empty, foreign and invalid input is refused with a message. Bitcode made to harm LLVM can still crash
 //! the process that reads it: its reader is not built to withstand it. So that process may be a helper (`contained.rs`).
 
+mod attached;
 mod better_bodies;
 mod build;
 mod cached;
@@ -61,6 +62,7 @@ mod whole_file;
 /// The binding to LLVM with which modules are built, in the version that [`ThreadSafeModule::build`] takes them in.
 pub use inkwell;
 
+pub use attached::{attach_texts, take_attached};
 pub use cached::{IrCache, IrCacheStats};
 pub use compile::IrCompiler;
 pub use context::ThreadSafeContext;

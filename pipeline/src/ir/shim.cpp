@@ -266,4 +266,19 @@ bool uruk_llvm_discard(LLVMModuleRef Handle, const char *Name, size_t Size) {
   return true;
 }
 
+// Takes the texts of a named metadata off a module. `Hear` is called with null before those of each node.
+void uruk_llvm_take_attached(LLVMModuleRef Handle, const char *Name, size_t Size,
+                             void (*Hear)(void *Data, const char *Text, size_t Size), void *Data) {
+  Module &M = *unwrap(Handle);
+  NamedMDNode *Named = M.getNamedMetadata(StringRef(Name, Size));
+  if (!Named) return;
+  for (const MDNode *Node : Named->operands()) {
+    Hear(Data, nullptr, 0);
+    for (const MDOperand &Operand : Node->operands())
+      if (auto *Text = dyn_cast_or_null<MDString>(Operand.get()))
+        Hear(Data, Text->getString().data(), Text->getLength());
+  }
+  M.eraseNamedMetadata(Named);
+}
+
 } // extern "C"
