@@ -270,10 +270,8 @@ impl Package {
             path.is_none_or(|path| *provider.as_str() != *path) && (was_used || !yields())
         };
         let mut contained = Validation::contained_in(self.reader(), unit);
-        let found = contained.find(|assumed| {
-            let home = self.reader().lookup(assumed.name).map(|symbol| symbol.unit);
-            home.is_some_and(|home| home != unit && is_replaced(assumed.name, home))
-        });
+        let found = contained
+            .find(|assumed| assumed.home.is_some_and(|home| home != unit && is_replaced(assumed.name, home)));
         found.map(|assumed| (assumed.name, assumed.key))
     }
 

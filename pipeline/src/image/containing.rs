@@ -1,7 +1,7 @@
 //! [`Containing`]: the units that contain code of each unit of a package, and of definitions elsewhere.
 
-use super::format::Region;
 use super::reader::ImageReader;
+use super::unit_set::UnitSet;
 
 /// The assumptions of a package, by what is assumed.
 #[derive(Debug)]
@@ -9,24 +9,27 @@ pub(super) struct Containing {
     /// Where the units begin in `units` that contain code of a unit; one more number says where the last ones end.
     starts: Vec<u32>,
     units: Vec<u32>,
-    /// The assumptions of definitions that are in no unit.
-    foreign: Vec<u32>,
+    /// The units and assumptions of definitions that are in no unit.
+    foreign: Vec<(u32, usize)>,
 }
 
 impl Containing {
     /// # Cost
-    /// One probe of the index for each assumption.
+    /// Two reads of a number for each assumption.
     pub(super) fn of(reader: &ImageReader) -> Self {
-        let count = reader.count(Region::Packed);
-        let (mut edges, mut foreign) = (Vec::with_capacity(reader.count(Region::Assumptions)), Vec::new());
-        for (row, assumption) in (0..).zip(reader.assumptions()) {
-            match reader.lookup(assumption.name).map(|symbol| symbol.unit) {
-                Some(home) if (home as usize) < count && (assumption.unit as usize) < count => {
-                    edges.push((home, assumption.unit));
+        let count = reader.packed().len();
+        let (mut edges, mut foreign, mut behind) = (Vec::new(), Vec::new(), 0);
+        for unit in 0..count as u32 {
+            let rows = reader.assumptions_of(unit);
+            // Those of a damaged file may lie over each other.
+            for row in rows.start.max(behind)..rows.end {
+                match reader.home_of(row) {
+                    Some(home) if (home as usize) < count => edges.push((home, unit)),
+                    Some(_) => {}
+                    None => foreign.push((unit, row)),
                 }
-                Some(_) => {}
-                None => foreign.push(row),
             }
+            behind = behind.max(rows.end);
         }
         let mut starts = vec![0; count + 1];
         edges.iter().for_each(|(home, _)| starts[*home as usize + 1] += 1);
@@ -48,25 +51,22 @@ impl Containing {
     /// Linear in the units that contain code of the definition's unit, and in the result. For a definition that is in no unit, linear in the
     /// assumptions of such.
     pub(super) fn closure(&self, reader: &ImageReader, definition: &str) -> Vec<u32> {
-        let is_it = |row: usize| reader.assumption(row).filter(|assumed| assumed.name == definition);
-        let count = self.starts.len() - 1;
-        let mut open: Vec<u32> = match reader.lookup(definition) {
-            Some(symbol) => {
-                let units = self.of_unit(symbol.unit).iter().copied();
-                units.filter(|unit| reader.assumptions_of(*unit).any(|row| is_it(row).is_some())).collect()
+        let is_it = |row: usize| reader.assumption(row).is_some_and(|assumed| assumed.name == definition);
+        let mut open: Vec<u32> = match reader.lookup(definition).map(|symbol| symbol.unit) {
+            Some(home) => {
+                let is_of_it = |row: usize| reader.home_of(row) == Some(home) && is_it(row);
+                let units = self.of_unit(home).iter().copied();
+                units.filter(|unit| reader.assumptions_of(*unit).any(is_of_it)).collect()
             }
-            None => {
-                let units = self.foreign.iter().filter_map(|row| Some(is_it(*row as usize)?.unit));
-                units.filter(|unit| (*unit as usize) < count).collect()
-            }
+            None => self.foreign.iter().filter(|(_, row)| is_it(*row)).map(|(unit, _)| *unit).collect(),
         };
-        let (mut is_in, mut closure) = (vec![false; count], Vec::new());
+        let mut closure = UnitSet::none_of(self.starts.len() - 1);
         while let Some(unit) = open.pop() {
-            if !std::mem::replace(&mut is_in[unit as usize], true) {
-                closure.push(unit);
+            if closure.insert(unit) {
                 open.extend(self.of_unit(unit));
             }
         }
+        let mut closure = closure.into_members();
         closure.sort_unstable();
         closure
     }

@@ -38,9 +38,10 @@
 //!    targets       40   name 4, bits of the widest vectors that its code uses, or 0 4, instruction sets that its code may use 16, that it
 //!                        uses 16 (by the numbers of `arch/x86_64/features.rs`). The first is the base, whose code runs with that of any other
 //!    versions      12   address of the word that calls of a function go by 4, target 4, address of the code of that target 4
-//!    packed        24   traits 8 (as the flags of an image), where the image of the unit with this number begins 8, its length 8
+//!    packed        32   traits 8 (as the flags of an image), where the image of the unit with this number begins 8, its length 8, first
+//!                       assumption 4, assumptions 4
 //!    sources       40   unit 4, name 4, key 32: of the source and the options that the unit was compiled with
-//!    assumptions   40   unit 4, name 4, key 32: of a definition whose code the unit contains
+//!    assumptions   40   unit + 1 that has the definition or 0 4, name 4, key 32: of a definition whose code a unit contains
 //!    text           1   names, each with a zero behind it; a name is its offset here. Bytes of the host; offset and length
 //!    sections      24   name 4, zero 4, where it begins in the file 8, its length 8
 //!    below         24   an image that this one was built on: name 4, zero 4, id 16
@@ -65,7 +66,7 @@ use crate::arch::{CodeNeeds, Features};
 /// The beginning of the header.
 pub(super) const MAGIC: [u8; 8] = *b"urukimg\n";
 /// The version of the format that is written and read.
-pub(super) const FORMAT: u32 = 3;
+pub(super) const FORMAT: u32 = 4;
 /// The number of the interface between code in images and the engine: kinds of edges, entries, descriptors.
 pub(super) const INTERFACE: u32 = 1;
 /// Where the header is.
@@ -113,7 +114,8 @@ impl Region {
             Self::Segments | Self::Targets | Self::Sources | Self::Assumptions => 40,
             Self::Relative | Self::NameIndex | Self::Indirect | Self::Units => 4,
             Self::ImportWords | Self::Imports | Self::Descriptors => 8,
-            Self::Fields | Self::Symbols | Self::Functions | Self::Packed => 24,
+            Self::Fields | Self::Symbols | Self::Functions => 24,
+            Self::Packed => 32,
             Self::Versions => 12,
             Self::InstanceIndex => 4,
             Self::Sections | Self::Below => 24,

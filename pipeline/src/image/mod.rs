@@ -16,7 +16,7 @@
 //! | `sections.rs` | sections of the host, mapped |
 //! | `open.rs` | a file of this user becomes mapped segments |
 //! | `bind.rs` | words that hold addresses get their values |
-//! | `validate.rs`, `containing.rs` | which units of a package are still right, and which contain code of which |
+//! | `validate.rs`, `containing.rs`, `unit_set.rs` | which units of a package are still right, and which contain code of which |
 //! | `stages.rs` | which are in use, beside redefinitions |
 //! | `error.rs` | the sentences |
 //!
@@ -44,6 +44,7 @@ mod sections;
 mod stages;
 mod tables;
 mod targets;
+mod unit_set;
 mod units;
 mod validate;
 mod writer;
@@ -60,6 +61,6 @@ pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;
 pub use sections::{ImageSection, ImageSections};
 pub use stages::{Redefined, UnitStage, UnitStages};
-pub use units::{KeyOfUnit, PackedUnit, UnitKey};
+pub use units::{ContainedCode, KeyOfUnit, PackedUnit, UnitKey};
 pub use validate::{Rejection, SourceMatch, Validation};
 pub use writer::seal;

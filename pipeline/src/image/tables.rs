@@ -55,12 +55,10 @@ impl<'i> TableWriter<'i> {
         self.bytes.extend(numbers.into_iter().flat_map(u64::to_le_bytes));
     }
 
-    pub(super) fn keys(&mut self, unit: usize, keys: &'i [(Box<str>, UnitKey)]) {
-        for (name, key) in keys {
-            let name = self.name(name);
-            self.halves([unit as u32, name]);
-            self.bytes.extend_from_slice(key);
-        }
+    pub(super) fn key(&mut self, unit: u32, name: &'i str, key: &UnitKey) {
+        let name = self.name(name);
+        self.halves([unit, name]);
+        self.bytes.extend_from_slice(key);
     }
 
     /// Ends a table, whose rows have been added since the last one ended.

@@ -22,14 +22,25 @@ pub struct PackedUnit<'i> {
     pub length: u64,
 }
 
-/// A source, or an assumption, of a unit of a package.
+/// A source of a unit of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyOfUnit<'i> {
     /// The number of the unit.
     pub unit: u32,
-    /// The name of the source, or of the definition.
+    /// The name of the source.
     pub name: &'i str,
-    /// The key of the source, or of the definition's.
+    /// The key of the source.
+    pub key: UnitKey,
+}
+
+/// A definition whose code a unit of a package contains, and that is not its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContainedCode<'i> {
+    /// The number of the unit that has the definition; `None` if no unit of the package has it.
+    pub home: Option<u32>,
+    /// The name of the definition.
+    pub name: &'i str,
+    /// The key of its source.
     pub key: UnitKey,
 }
 
@@ -61,42 +72,42 @@ impl ImageReader {
 
     /// The sources of the units of a package.
     pub fn sources(&self) -> impl ExactSizeIterator<Item = KeyOfUnit<'_>> {
-        self.keys(Region::Sources)
+        let rows = self.rows(Region::Sources);
+        rows.map(|row| KeyOfUnit { unit: row.half(0), name: self.name_in(row), key: row.key(8) })
     }
 
     /// The definitions whose code units of a package contain, besides their own.
-    pub fn assumptions(&self) -> impl ExactSizeIterator<Item = KeyOfUnit<'_>> {
-        self.keys(Region::Assumptions)
+    pub fn assumptions(&self) -> impl ExactSizeIterator<Item = ContainedCode<'_>> {
+        self.rows(Region::Assumptions).map(|row| self.contained(row))
     }
 
-    /// Where those of one unit are among them: they are sorted by their units.
+    /// Where those of one unit are among them.
     pub(super) fn assumptions_of(&self, unit: u32) -> Range<usize> {
-        let unit_of = |index| self.row(Region::Assumptions, index).map_or(u32::MAX, |row| row.half(0));
-        let count = self.count(Region::Assumptions);
-        // The first row for which `is_behind` says so.
-        let first = |is_behind: &dyn Fn(u32) -> bool| {
-            let (mut low, mut high) = (0, count);
-            while low < high {
-                let middle = low.midpoint(high);
-                if is_behind(unit_of(middle)) { high = middle } else { low = middle + 1 }
-            }
-            low
-        };
-        let start = first(&|of| of >= unit);
-        start..first(&|of| of > unit).max(start)
+        let Some(row) = self.row(Region::Packed, unit as usize) else { return 0..0 };
+        let (first, count) = (row.half(24) as usize, row.half(28) as usize);
+        let end = first.saturating_add(count).min(self.count(Region::Assumptions));
+        first.min(end)..end
     }
 
     /// One of them.
-    pub(super) fn assumption(&self, index: usize) -> Option<KeyOfUnit<'_>> {
-        Some(self.key_of(self.row(Region::Assumptions, index)?))
+    pub(super) fn assumption(&self, index: usize) -> Option<ContainedCode<'_>> {
+        Some(self.contained(self.row(Region::Assumptions, index)?))
     }
 
-    fn keys(&self, region: Region) -> impl ExactSizeIterator<Item = KeyOfUnit<'_>> {
-        self.rows(region).map(|row| self.key_of(row))
+    /// The unit that has its definition, if one does.
+    pub(super) fn home_of(&self, index: usize) -> Option<u32> {
+        home(self.row(Region::Assumptions, index)?)
     }
 
-    fn key_of(&self, row: TableRow<'_>) -> KeyOfUnit<'_> {
-        let name = self.text(row.half(4)).unwrap_or_default();
-        KeyOfUnit { unit: row.half(0), name, key: row.key(8) }
+    fn contained(&self, row: TableRow<'_>) -> ContainedCode<'_> {
+        ContainedCode { home: home(row), name: self.name_in(row), key: row.key(8) }
     }
+
+    fn name_in(&self, row: TableRow<'_>) -> &str {
+        self.text(row.half(4)).unwrap_or_default()
+    }
+}
+
+fn home(assumption: TableRow<'_>) -> Option<u32> {
+    assumption.half(0).checked_sub(1)
 }

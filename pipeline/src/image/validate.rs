@@ -8,7 +8,7 @@
 //!
 //! **Holds.** A unit is valid only if every unit whose code it contains is valid. The answer for a unit never changes.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
@@ -17,7 +17,8 @@ use uruk_core::Readable;
 
 use super::containing::Containing;
 use super::reader::ImageReader;
-use super::units::{KeyOfUnit, UnitKey};
+use super::unit_set::UnitSet;
+use super::units::{ContainedCode, KeyOfUnit, UnitKey};
 
 /// Why a unit of a package is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,9 +89,13 @@ pub enum SourceMatch {
 /// Answers about the units of a package.
 #[derive(Debug)]
 pub struct Validation {
-    rejected: Box<[Option<Rejection>]>,
-    /// A bit for each unit that was found to be valid.
-    valid: Box<[u64]>,
+    /// For each unit the number of its reason + 1, or 0.
+    rejected: Box<[u32]>,
+    reasons: Vec<Rejection>,
+    /// Those that were found to be valid.
+    valid: UnitSet,
+    /// Those that the latest answer depends on. The set stays for the sake of its memory.
+    visited: UnitSet,
     /// Made when it is first asked for.
     containing: Option<Containing>,
 }
@@ -100,8 +105,10 @@ impl Validation {
     pub fn new(reader: &ImageReader) -> Self {
         let units = reader.packed().len();
         Self {
-            rejected: vec![None; units].into(),
-            valid: vec![0; units.div_ceil(64)].into(),
+            rejected: vec![0; units].into(),
+            reasons: Vec::new(),
+            valid: UnitSet::none_of(units),
+            visited: UnitSet::none_of(units),
             containing: None,
         }
     }
@@ -159,28 +166,33 @@ impl Validation {
     /// The same for several units.
     ///
     /// # Cost
-    /// Linear in them, and an eighth of a byte for each unit of the package.
+    /// Linear in them, and in the units that were found to be valid.
     pub fn reject_all(&mut self, units: &[u32], reason: &Rejection) {
+        let (number, mut is_new) = (self.reasons.len() as u32 + 1, false);
         for unit in units {
-            if let Some(rejected) = self.rejected.get_mut(*unit as usize) {
-                rejected.get_or_insert_with(|| reason.clone());
+            if let Some(rejected @ 0) = self.rejected.get_mut(*unit as usize) {
+                *rejected = number;
+                is_new = true;
             }
         }
-        // Units that contain their code may have been found valid, and are not used yet.
-        self.valid.fill(0);
+        if is_new {
+            self.reasons.push(reason.clone());
+            // Units that contain their code may have been found valid, and are not used yet.
+            self.valid.clear();
+        }
     }
 
     /// The units that contain code of `definition`, directly or by way of others, in the order of their numbers.
     ///
     /// # Cost
-    /// Linear in the units that contain code of the definition's unit, and in the result. The first time one probe of the index for each
-    /// assumption of the package. For a definition that is in no unit, linear in the assumptions of such.
+    /// Linear in the units that contain code of the definition's unit, and in the result. The first time linear in all assumptions of the
+    /// package. For a definition that is in no unit, linear in the assumptions of such.
     pub fn closure_of(&mut self, reader: &ImageReader, definition: &str) -> Vec<u32> {
         self.containing.get_or_insert_with(|| Containing::of(reader)).closure(reader, definition)
     }
 
     /// The definitions whose code a unit contains itself.
-    pub fn contained_in(reader: &ImageReader, unit: u32) -> impl Iterator<Item = KeyOfUnit<'_>> {
+    pub fn contained_in(reader: &ImageReader, unit: u32) -> impl Iterator<Item = ContainedCode<'_>> {
         reader.assumptions_of(unit).filter_map(|row| reader.assumption(row))
     }
 
@@ -188,15 +200,17 @@ impl Validation {
     ///
     /// # Cost
     /// As [`check`](Self::check).
-    pub fn foreign_of<'r>(&self, reader: &'r ImageReader, unit: u32) -> BTreeSet<&'r str> {
-        let (mut names, mut seen, mut open) = (BTreeSet::new(), HashSet::from([unit]), vec![unit]);
+    pub fn foreign_of<'r>(&mut self, reader: &'r ImageReader, unit: u32) -> BTreeSet<&'r str> {
+        self.visited.clear();
+        let (mut names, mut open) = (BTreeSet::new(), vec![unit]);
         while let Some(unit) = open.pop() {
-            let rows = self.enter(reader, unit).unwrap_or_default();
-            for name in rows.filter_map(|row| Some(reader.assumption(row)?.name)) {
-                match reader.lookup(name).map(|symbol| symbol.unit) {
-                    Some(home) if seen.insert(home) => open.push(home),
-                    Some(_) => {}
-                    None => drop(names.insert(name)),
+            if !self.visited.insert(unit) {
+                continue;
+            }
+            for row in self.enter(reader, unit).unwrap_or_default() {
+                match reader.home_of(row) {
+                    Some(home) => open.push(home),
+                    None => names.extend(reader.assumption(row).map(|assumed| assumed.name)),
                 }
             }
         }
@@ -209,16 +223,18 @@ impl Validation {
     /// The reason to reject it.
     ///
     /// # Cost
-    /// One probe of the index for each assumption of the unit, and of the units whose code it contains, the first time. A bit later.
+    /// A number and a bit for each assumption of the unit, and of the units whose code it contains, as far as these were not found to be valid. A bit later.
     pub fn check(
         &mut self,
         reader: &ImageReader,
         unit: u32,
         here: &dyn Fn(&str) -> Option<UnitKey>,
     ) -> Result<(), Rejection> {
-        let visited = self.visit(reader, unit, here)?;
-        for unit in visited {
-            self.valid[unit as usize / 64] |= 1 << (unit % 64);
+        if !self.valid.contains(unit) {
+            self.visit(reader, unit, here)?;
+            for unit in self.visited.members() {
+                self.valid.insert(*unit);
+            }
         }
         Ok(())
     }
@@ -226,45 +242,51 @@ impl Validation {
     /// The units that were rejected by now, with the reasons.
     pub fn rejected(&self) -> impl Iterator<Item = (u32, &Rejection)> {
         let numbered = (0..).zip(&self.rejected);
-        numbered.filter_map(|(unit, rejected)| Some((unit, rejected.as_ref()?)))
+        numbered.filter_map(|(unit, number)| Some((unit, self.reason_of(*number)?)))
     }
 
     /// The reason for which a unit was rejected, if it was.
     pub fn reason(&self, unit: u32) -> Option<&Rejection> {
-        self.rejected.get(unit as usize)?.as_ref()
+        self.reason_of(*self.rejected.get(unit as usize)?)
     }
 
-    /// The unit and those whose code it contains, if none of them is rejected.
+    fn reason_of(&self, number: u32) -> Option<&Rejection> {
+        self.reasons.get(number.checked_sub(1)? as usize)
+    }
+
+    /// Visits a unit and those whose code it contains, if none of them is rejected.
     ///
-    /// A unit that contains its own code by way of others is as good as these, so one that was visited is passed: the caller sets the bits when
-    /// all of them are through.
+    /// A unit that contains its own code by way of others is as good as these, so one that was visited is passed: the caller notes that they are
+    /// valid when all of them are through.
     fn visit(
         &mut self,
         reader: &ImageReader,
         first: u32,
         here: &dyn Fn(&str) -> Option<UnitKey>,
-    ) -> Result<HashSet<u32>, Rejection> {
-        let mut visited = HashSet::new();
+    ) -> Result<(), Rejection> {
+        self.visited.clear();
+        self.visited.insert(first);
         // Each unit with the rest of its assumptions. A chain of units may be longer than a thread's stack.
         let mut path = vec![(first, self.enter(reader, first)?)];
-        while let Some((unit, rest)) = path.last_mut() {
-            visited.insert(*unit);
+        while let Some((_, rest)) = path.last_mut() {
             let Some(row) = rest.next() else {
                 path.pop();
                 continue;
             };
-            let Some(KeyOfUnit { name, key: image, .. }) = reader.assumption(row) else { continue };
+            let home = reader.home_of(row);
+            if home.is_some_and(|home| self.valid.contains(home) || self.visited.contains(home)) {
+                continue;
+            }
+            let Some(ContainedCode { name, key: image, .. }) = reader.assumption(row) else { continue };
             // A rejected unit has other code, even if its source has the key of another.
-            let (is_rejected, now) = match reader.lookup(name).map(|symbol| symbol.unit) {
-                Some(home) if visited.contains(&home) => continue,
-                Some(home) => match self.enter(reader, home) {
-                    Ok(rest) => {
-                        path.push((home, rest));
-                        continue;
-                    }
-                    Err(Rejection::Source { here, .. }) => (true, Some(here)),
-                    Err(_) => (true, None),
-                },
+            let (is_rejected, now) = match home.map(|home| (home, self.enter(reader, home))) {
+                Some((home, Ok(rest))) => {
+                    self.visited.insert(home);
+                    path.push((home, rest));
+                    continue;
+                }
+                Some((_, Err(Rejection::Source { here, .. }))) => (true, Some(here)),
+                Some((_, Err(_))) => (true, None),
                 None => (false, here(name)),
             };
             if is_rejected || now != Some(image) {
@@ -274,17 +296,18 @@ impl Validation {
                 return Err(reason);
             }
         }
-        Ok(visited)
+        Ok(())
     }
 
     /// The assumptions of a unit, as far as they are not known to hold.
     fn enter(&self, reader: &ImageReader, unit: u32) -> Result<Range<usize>, Rejection> {
         let damaged = || Rejection::Damaged { error: "the unit is not there".into() };
-        if let Some(reason) = self.rejected.get(unit as usize).ok_or_else(damaged)? {
-            return Err(reason.clone());
+        let number = self.rejected.get(unit as usize).ok_or_else(damaged)?;
+        match self.reason_of(*number) {
+            Some(reason) => Err(reason.clone()),
+            None if self.valid.contains(unit) => Ok(0..0),
+            None => Ok(reader.assumptions_of(unit)),
         }
-        let is_valid = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
-        Ok(if is_valid { 0..0 } else { reader.assumptions_of(unit) })
     }
 }
 

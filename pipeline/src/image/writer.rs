@@ -1,6 +1,6 @@
 //! The bytes of a file. `format.rs` has the drawing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::elf;
 use super::error::HostPartError;
@@ -45,10 +45,13 @@ impl BuiltImage {
             file.extend_from_slice(contents);
         }
         let align = |file: &mut Vec<u8>| file.resize(file.len().next_multiple_of(PAGE_BYTES as usize), 0);
-        let mut packed = Vec::with_capacity(self.packed.len());
+        let (mut packed, mut assumptions) = (Vec::with_capacity(self.packed.len()), 0);
         for unit in &self.packed {
             align(&mut file);
-            packed.push([unit.traits.bits(), file.len() as u64, unit.image.len() as u64]);
+            let assumed = unit.assumptions.len() as u64;
+            let place = [file.len() as u64, unit.image.len() as u64];
+            packed.push([unit.traits.bits(), place[0], place[1], assumptions | assumed << 32]);
+            assumptions += assumed;
             file.extend_from_slice(&unit.image);
         }
         align(&mut file);
@@ -78,7 +81,7 @@ impl BuiltImage {
         file
     }
 
-    fn tables(&self, packed: &[[u64; 3]], sections: &[[u64; 2]]) -> (Vec<u8>, [(u32, u32); REGIONS]) {
+    fn tables(&self, packed: &[[u64; 4]], sections: &[[u64; 2]]) -> (Vec<u8>, [(u32, u32); REGIONS]) {
         let mut tables = TableWriter::default();
         for segment in &self.segments {
             let kind: u32 = match segment.kind {
@@ -139,16 +142,28 @@ impl BuiltImage {
         tables.end(Region::Versions);
         tables.words(packed.iter().flatten().copied());
         tables.end(Region::Packed);
-        for (unit, packed) in self.packed.iter().enumerate() {
-            tables.keys(unit, &packed.sources);
+        for (unit, packed) in (0..).zip(&self.packed) {
+            packed.sources.iter().for_each(|(name, key)| tables.key(unit, name, key));
         }
         tables.end(Region::Sources);
-        for (unit, packed) in self.packed.iter().enumerate() {
-            tables.keys(unit, &packed.assumptions);
+        let homes = self.homes();
+        for (name, key) in self.packed.iter().flat_map(|packed| &packed.assumptions) {
+            tables.key(homes.get(&**name).map_or(0, |unit| unit + 1), name, key);
         }
         tables.end(Region::Assumptions);
         self.host.write(&mut tables, sections);
         tables.finish()
+    }
+
+    /// The unit of each name, if units are packed: that of the first symbol of the name, as in the index.
+    fn homes(&self) -> HashMap<&str, u32> {
+        let mut homes = HashMap::new();
+        if !self.packed.is_empty() {
+            for symbol in self.symbols.iter().filter(|symbol| symbol.is_global()) {
+                homes.entry(&*symbol.name).or_insert(symbol.unit);
+            }
+        }
+        homes
     }
 
     /// Slots with a symbol's number + 1, or 0. At least half of them are empty.

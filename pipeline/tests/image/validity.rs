@@ -106,6 +106,37 @@ fn a_source_of_a_name_that_fits_several_is_told_by_its_path_or_counts_for_all() 
     assert_eq!(rejected("moved/util.c"), [0, 1]);
 }
 
+/// So that no name is looked up to validate a unit.
+#[test]
+fn a_file_says_which_unit_has_each_definition_that_units_contain_code_of() {
+    let assumes =
+        |number| if number == 2 { vec!["f1".to_owned(), "host".to_owned(), "f0".to_owned()] } else { vec![] };
+    let reader = reader(3, assumes);
+    let homes: Vec<_> = reader.assumptions().map(|assumed| (assumed.name, assumed.home)).collect();
+    assert_eq!(homes, [("f0", Some(0)), ("f1", Some(1)), ("host", None)]);
+    let of = |unit| Validation::contained_in(&reader, unit).map(|assumed| assumed.name).collect::<Vec<_>>();
+    assert_eq!((of(0), of(1), of(2), of(3)), (vec![], vec![], vec!["f0", "f1", "host"], vec![]));
+    let mut validation = Validation::new(&reader);
+    assert_eq!(validation.foreign_of(&reader, 2).into_iter().collect::<Vec<_>>(), ["host"]);
+}
+
+/// A unit that cannot be used is asked about again and again, and none of the answers changes another.
+#[test]
+fn a_unit_is_rejected_for_the_first_reason_and_others_stay_valid() {
+    let reader = reader(3, |number| if number == 1 { vec!["f0".to_owned()] } else { vec![] });
+    let mut validation = Validation::new(&reader);
+    let none = |_: &str| None;
+    let redefined = Rejection::Redefined { definition: "f0".into() };
+    validation.reject_all(&[1, 9], &redefined);
+    validation.reject_all(&[0, 1], &Rejection::LeftOut);
+    let answers = [0, 1, 2].map(|unit| validation.check(&reader, unit, &none).err());
+    assert_eq!(answers, [Some(Rejection::LeftOut), Some(redefined.clone()), None]);
+    let rejected: Vec<_> = validation.rejected().collect();
+    assert_eq!(rejected, [(0, &Rejection::LeftOut), (1, &redefined)]);
+    assert_eq!((validation.reason(2), validation.reason(9)), (None, None));
+    assert!(matches!(validation.check(&reader, 9, &none), Err(Rejection::Damaged { .. })));
+}
+
 /// A damaged image is noticed when its unit is used, and others contain its code.
 #[test]
 fn a_unit_that_is_rejected_late_takes_those_with_it_that_contain_its_code() {
