@@ -9,6 +9,8 @@ use uruk_core::{DefineError, JitDylib, ResourceTracker, SharedError, Transaction
 use uruk_pipeline::cache::KeyBuilder;
 #[cfg(feature = "cache")]
 use uruk_pipeline::image::UnitKey;
+#[cfg(feature = "cache")]
+use uruk_pipeline::linking::CollectedSource;
 use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer, StaticArchiveGenerator};
 use uruk_pipeline::platform::{Declaration, Platform};
 use uruk_pipeline::runtime::process::ProcessSymbols;
@@ -67,19 +69,26 @@ impl Files {
         *key.as_bytes()
     }
 
-    /// Notes the key of a file, if an image is made of the program.
-    pub(crate) fn note_source(&self, source: &ObjectBuffer) {
-        #[cfg(feature = "cache")]
-        if let Some(collected) = self.linking.layer.collected() {
-            // A file that cannot be read fails when it is compiled, in better words.
-            #[cfg(feature = "llvm")]
-            let copies = uruk_pipeline::ir::copied_names(source).unwrap_or_default();
-            #[cfg(not(feature = "llvm"))]
-            let copies = Vec::new();
-            collected.note_source(source.name(), self.key_of_source(source), copies);
+    /// The key of a file, and the definitions of others that it has copies of: for a unit of a package.
+    ///
+    /// # Cost
+    /// One hash of the file, and a pass over it.
+    #[cfg(feature = "cache")]
+    pub(crate) fn about_source(&self, source: &ObjectBuffer) -> CollectedSource {
+        // A file that cannot be read has failed when it was compiled, in better words.
+        #[cfg(feature = "llvm")]
+        let copies = uruk_pipeline::ir::copied_names(source).unwrap_or_default();
+        #[cfg(not(feature = "llvm"))]
+        let copies = Vec::new();
+        CollectedSource { key: self.key_of_source(source), copies }
+    }
+
+    /// Notes a file, if an image is made of the program: a package needs its key.
+    fn note_source(&self, source: &ObjectBuffer) {
+        // Without a hash for keys no source has one.
+        if let Some(collected) = self.linking.layer.collected().filter(|_| cfg!(feature = "cache")) {
+            collected.note_source(source);
         }
-        #[cfg(not(feature = "cache"))]
-        let _ = source;
     }
 
     /// Defines what a source promises: an object, bitcode or textual IR.

@@ -17,6 +17,8 @@ use uruk_pipeline::image::{
 use uruk_pipeline::lazy::{CompileTrace, FunctionOfFile};
 use uruk_pipeline::link::{CodeOrder, LinkError};
 use uruk_pipeline::linking::CollectedObjects;
+#[cfg(not(feature = "cache"))]
+use uruk_pipeline::linking::CollectedSource;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -241,7 +243,11 @@ impl ImageBuilder {
 
     fn build_package(&self, import: &dyn Fn(&str) -> Option<SymbolFlags>) -> Result<BuiltImage, LinkError> {
         let assumptions = std::mem::take(&mut *self.assumptions.lock());
-        let units = self.collected.take_units()?.into_iter().map(|link| {
+        #[cfg(feature = "cache")]
+        let about = |source: &_| self.jit.engine.files.about_source(source);
+        #[cfg(not(feature = "cache"))]
+        let about = |_: &_| CollectedSource::default();
+        let units = self.collected.take_units(about)?.into_iter().map(|link| {
             let discarded = link.discarded();
             let is_discarded = |name: &str| discarded.contains(name);
             let place = |file: &str, function: &str| self.place(file, function);

@@ -24,14 +24,16 @@ pub struct CollectedObjects {
 struct LinkedParts {
     links: Vec<CollectedLink>,
     /// By the names of files.
-    sources: HashMap<Box<str>, NotedSource>,
+    sources: HashMap<Box<str>, ObjectBuffer>,
 }
 
-/// The key of a file, and the definitions of others that it has copies of.
-#[derive(Debug)]
-struct NotedSource {
-    key: [u8; 32],
-    copies: Vec<Box<str>>,
+/// A file, as the unit of a package has to know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CollectedSource {
+    /// Its key.
+    pub key: [u8; 32],
+    /// The definitions of others that it has copies of.
+    pub copies: Vec<Box<str>>,
 }
 
 /// The objects of one link, or of several that have to lie together.
@@ -50,9 +52,9 @@ pub struct CollectedLink {
 }
 
 impl CollectedObjects {
-    /// Notes the key of a file, whose unit has the same name, and the definitions of others that it has copies of.
-    pub fn note_source(&self, name: &str, key: [u8; 32], copies: Vec<Box<str>>) {
-        self.collected.lock().sources.insert(name.into(), NotedSource { key, copies });
+    /// Notes a file, whose unit has the same name. Nothing of it is read before [units](Self::take_units) are asked for.
+    pub fn note_source(&self, source: &ObjectBuffer) {
+        self.collected.lock().sources.insert((**source.name()).into(), source.clone());
     }
 
     pub(super) fn add(
@@ -84,18 +86,21 @@ impl CollectedObjects {
         (whole.objects(), whole.discarded())
     }
 
-    /// Takes the links in link order. Those whose objects refer to each other directly are one.
+    /// Takes the links in link order. Those whose objects refer to each other directly are one. `about` is asked once for each file that was
+    /// noted and takes part, without the lock.
     ///
     /// # Errors
     /// [`LinkError`] of an object that is broken.
-    pub fn take_units(&self) -> Result<Vec<CollectedLink>, LinkError> {
+    pub fn take_units(
+        &self,
+        about: impl Fn(&ObjectBuffer) -> CollectedSource,
+    ) -> Result<Vec<CollectedLink>, LinkError> {
         let LinkedParts { mut links, sources } = std::mem::take(&mut *self.collected.lock());
         for link in &mut links {
-            for (name, NotedSource { key, copies }) in
-                link.units.iter().filter_map(|name| sources.get_key_value(name))
-            {
-                link.sources.push((name.clone(), *key));
-                link.copies.extend_from_slice(copies);
+            for (name, source) in link.units.iter().filter_map(|name| sources.get_key_value(name)) {
+                let CollectedSource { key, copies } = about(source);
+                link.sources.push((name.clone(), key));
+                link.copies.extend(copies);
             }
         }
         let mut joined = join_direct(links)?;

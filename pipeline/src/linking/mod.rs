@@ -33,7 +33,7 @@ mod share;
 
 pub use code::{CodeRemoval, HeldCode, KeepAlive};
 pub(crate) use code::{StubTargets, Stubs};
-pub use collected::{CollectedLink, CollectedObjects};
+pub use collected::{CollectedLink, CollectedObjects, CollectedSource};
 pub use image::{ImageGenerator, ImageUnit, image_units};
 pub use layer::ObjectLinkingLayer;
 pub use low::LowAddresses;
