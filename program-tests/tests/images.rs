@@ -101,6 +101,11 @@ fn a_package_runs_with_its_sources_and_says_which_of_them_have_changed() {
         assert_eq!(directory.ends(words, 41), "", "{words}");
     }
     assert!(directory.ends("image verify a.uim main.ll next.ll", 0).contains("as they were written"));
+    assert!(directory.ends("image info a.uim main.ll", 2).contains("--rejected lists these"));
+    directory.ends("image build -o whole.uim main.ll next.ll", 0);
+    for words in ["image verify whole.uim main.ll", "image info --rejected whole.uim main.ll"] {
+        assert!(directory.ends(words, 2).contains("whole.uim: it is one whole"), "{words}");
+    }
 
     let counted = directory.ends("image run --stats a.uim main.ll next.ll", 41);
     assert!(counted.contains("image: 2 of 2 units used, 0 rejected; 0 modules compiled"), "{counted}");

@@ -51,6 +51,12 @@ pub(crate) enum ImageCommandError {
     Record(#[from] RecordError),
     #[error("which file is it to be? Name it: -o FILE")]
     Unnamed,
+    #[error("{}: it is one whole, which is compared with no source; leave the sources out, or build it with --package", image.display())]
+    NoUnits { image: PathBuf },
+    #[error(
+        "sources say which units are not used, and --rejected lists these; add it, or leave the sources out"
+    )]
+    NotCompared,
     #[error(
         "{} of {units} units are not used with these sources: they are compiled when the image runs with them",
         rejected
@@ -58,6 +64,13 @@ pub(crate) enum ImageCommandError {
     Rejected { rejected: usize, units: usize },
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
+}
+
+impl ImageCommandError {
+    /// Whether the command line itself is wrong, rather than its files.
+    pub(super) fn is_wrong_usage(&self) -> bool {
+        matches!(self, Self::NoUnits { .. } | Self::NotCompared)
+    }
 }
 
 /// Compiles and links the files, and writes the image.
@@ -169,7 +182,10 @@ fn output(args: &ImageBuildArgs) -> Result<PathBuf, ImageCommandError> {
 
 /// Describes an image.
 pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
-    let image = ImageFile::open(&args.image).map_err(JitError::from)?;
+    if !args.rejected && !args.sources.files.is_empty() {
+        return Err(ImageCommandError::NotCompared);
+    }
+    let image = open(&args.image, &args.sources)?;
     let mut output = io::BufWriter::new(io::stdout().lock());
     let mut told = describe(&image, &mut output)?;
     if args.units {
@@ -225,7 +241,7 @@ pub(crate) fn info(args: &ImageInfoArgs) -> Result<(), ImageCommandError> {
 
 /// Checks the bytes of an image, and the units of a package.
 pub(crate) fn verify(args: &ImageVerifyArgs) -> Result<(), ImageCommandError> {
-    let image = ImageFile::open(&args.image).map_err(JitError::from)?;
+    let image = open(&args.image, &args.sources)?;
     image.check_contents().map_err(JitError::from)?;
     image.check_trusted().map_err(JitError::from)?;
     image.map_sections().map_err(JitError::from)?;
@@ -251,6 +267,15 @@ pub(crate) fn verify(args: &ImageVerifyArgs) -> Result<(), ImageCommandError> {
         return Ok(());
     }
     Err(ImageCommandError::Rejected { rejected: rejected.len(), units })
+}
+
+/// Opens an image that is compared with sources, which a whole has none of.
+fn open(path: &Path, sources: &ImageSources) -> Result<ImageFile, ImageCommandError> {
+    let image = ImageFile::open(path).map_err(JitError::from)?;
+    if !image.reader().is_package() && !sources.files.is_empty() {
+        return Err(ImageCommandError::NoUnits { image: path.to_owned() });
+    }
+    Ok(image)
 }
 
 /// The units of a package that are not used beside these sources. Definitions of a host are taken for what they were.

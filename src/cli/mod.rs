@@ -69,9 +69,9 @@ fn run_command() -> c_int {
         Command::Run(args) => run_program(&args),
         Command::Image(args) => match args.command {
             ImageCommand::Run(args) => run_program(&args),
-            ImageCommand::Build(args) => done(image::build(&args)),
-            ImageCommand::Info(args) => done(image::info(&args)),
-            ImageCommand::Verify(args) => done(image::verify(&args)),
+            ImageCommand::Build(args) => imaged(image::build(&args)),
+            ImageCommand::Info(args) => imaged(image::info(&args)),
+            ImageCommand::Verify(args) => imaged(image::verify(&args)),
         },
         Command::Precompile(args) => done(precompile::precompile(&args)),
         Command::Opt(args) => done(opt::opt(&args)),
@@ -91,6 +91,16 @@ fn run_program(args: &RunArgs) -> c_int {
             report::error(&error);
             if error.is_wrong_usage() { WRONG_USAGE } else { FAILURE }
         }
+    }
+}
+
+fn imaged(outcome: Result<(), image::ImageCommandError>) -> c_int {
+    match outcome {
+        Err(error) if error.is_wrong_usage() => {
+            report::error(&error);
+            WRONG_USAGE
+        }
+        outcome => done(outcome),
     }
 }
 
