@@ -1,7 +1,6 @@
 //! An LLJIT: the engine, the layers in front of it, and the handles that stand for parts of it.
 
 use std::ffi::{CString, c_char, c_void};
-use std::path::PathBuf;
 
 use llvm_sys::error::LLVMErrorRef;
 use uruk::core::sync::{Arc, Mutex};
@@ -12,9 +11,10 @@ use uruk::pipeline::ir::{
 use uruk::pipeline::linking::ObjectLinkingLayer;
 use uruk::pipeline::object::ObjectLayer;
 use uruk::pipeline::runtime::process::ProcessSymbols;
-use uruk::{Jit, JitBuilder};
+use uruk::{CacheOptions, Jit, JitBuilder};
 
 use crate::boundary::Out;
+use crate::cache;
 use crate::callbacks::Data;
 use crate::dylib;
 use crate::errors::Problem;
@@ -101,9 +101,6 @@ impl Linking {
     }
 }
 
-/// Names the directory of a cache of code, if there is to be one.
-const CACHE: &str = "URUK_ORC_CACHE";
-
 fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter) -> JitBuilder {
     let reporter = reporter.clone();
     Jit::builder()
@@ -122,16 +119,16 @@ fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter) -> JitBuilder 
 impl Engine {
     fn new(target: JitTargetMachineBuilder) -> Result<Arc<Self>, Problem> {
         let reporter = Reporter::default();
-        let cache = std::env::var_os(CACHE).filter(|directory| !directory.is_empty()).map(PathBuf::from);
-        let cached = cache.and_then(|directory| match builder(&target, &reporter).cache(directory).build() {
-            Ok(jit) => Some(jit),
-            Err(error) => {
-                Problem::from(error).report();
-                None
-            }
+        let cache = cache::open().unwrap_or_else(|problem| {
+            problem.report();
+            None
         });
-        let has_cache = cached.is_some();
-        let jit = cached.map_or_else(|| builder(&target, &reporter).build(), Ok)?;
+        let has_cache = cache.is_some();
+        let builder = cache.into_iter().fold(builder(&target, &reporter), |builder, cache| {
+            // All share the entries in memory too.
+            builder.cache(CacheOptions::store(cache).memory_bytes(0))
+        });
+        let jit = builder.build()?;
         let transforms = Arc::new(Transforms::default());
         let objects: Arc<dyn ObjectLayer> =
             Arc::new(ClientObjectLayer { transforms: transforms.clone(), below: jit.object_layer().clone() });

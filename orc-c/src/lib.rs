@@ -2,6 +2,7 @@
 
 #[macro_use]
 mod boundary;
+mod cache;
 mod callbacks;
 mod dylib;
 mod dylibs;

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -77,9 +77,15 @@ fn build_for(file: &str, way: Way) -> PathBuf {
 }
 
 fn run(file: &str, way: Way) -> (String, bool) {
+    run_with(file, way, &[])
+}
+
+/// Runs a program in an environment.
+fn run_with(file: &str, way: Way, environment: &[(&str, &str)]) -> (String, bool) {
+    let run = |command: &mut Command| output_of(command.envs(environment.iter().copied()));
     match way {
-        Way::Linked => output_of(&mut Command::new(build_for(file, way))),
-        Way::Preloaded => output_of(Command::new(build_for(file, way)).env("LD_PRELOAD", support::library())),
+        Way::Linked => run(&mut Command::new(build_for(file, way))),
+        Way::Preloaded => run(Command::new(build_for(file, way)).env("LD_PRELOAD", support::library())),
         Way::LoadedLate => {
             let (source, main) = (sources().join(file), sources().join("main.c"));
             let directory = directory(&format!("{file}-{way:?}"));
@@ -93,7 +99,7 @@ fn run(file: &str, way: Way) -> (String, bool) {
                     .arg(&library)
                     .args(["-luruk_orc", "-lLLVM-22"]),
             );
-            output_of(Command::new(host).arg(library))
+            run(Command::new(host).arg(library))
         }
     }
 }
@@ -111,21 +117,46 @@ fn expect(file: &str) {
     }
 }
 
+/// How many entries a cache has.
+fn entries_of(directory: &Path) -> u64 {
+    let cache = DiskCache::open(directory, Access::ReadOnly, PackLimits::default()).expect("a cache");
+    cache.pack().stats().generations.iter().map(|generation| generation.entries).sum()
+}
+
 /// A second process finds the code of the first, though its structures lie elsewhere and its functions have other names.
 #[test]
 fn a_second_process_compiles_nothing_that_differs_in_addresses_and_names() {
     let cache = cache_directory("cache");
     let host = build_for("cached.c", Way::Linked);
-    let entries = || {
-        let cache = DiskCache::open(&cache, Access::ReadOnly, PackLimits::default()).expect("a cache");
-        cache.pack().stats().generations.iter().map(|generation| generation.entries).sum::<u64>()
-    };
+    let entries = || entries_of(&cache);
     let run = |value: &str| output_of(Command::new(&host).arg(value).env("URUK_ORC_CACHE", &cache));
     assert_eq!(run("7"), ("7\n".to_owned(), true));
     let first = entries();
     assert!(first > 0);
     assert_eq!(run("9"), ("9\n".to_owned(), true));
     assert_eq!(entries(), first);
+}
+
+#[test]
+fn the_lljits_of_a_process_share_a_cache() {
+    let cache = cache_directory("shared");
+    let environment = [("URUK_ORC_CACHE", &*cache.to_string_lossy())];
+    assert_eq!(run_with("shared.c", Way::Linked, &environment), (expected("shared.c"), true));
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_is_refused_aloud_and_the_program_runs() {
+    let cache = cache_directory("open-to-all");
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let host = build_for("cached.c", Way::Linked);
+    let (text, succeeded) = output_of(Command::new(host).arg("5").env("URUK_ORC_CACHE", cache));
+    assert!(succeeded && text.starts_with("5\nJIT session error: "), "{text}");
+}
+
+/// The lines that a program says it prints, as one text.
+fn expected(file: &str) -> String {
+    let source = fs::read_to_string(sources().join(file)).expect("the program");
+    source.lines().filter_map(|line| Some(format!("{}\n", line.strip_prefix("// prints: ")?))).collect()
 }
 
 #[test]
