@@ -45,7 +45,8 @@ pub(crate) fn enter<R: Outcome>(function: &str, body: impl FnOnce() -> Result<R:
     outcome
 }
 
-fn catch<R: Outcome>(function: &str, body: impl FnOnce() -> Result<R::Value, Problem>) -> R {
+/// Runs a body; see the module's head for panics and errors.
+pub(crate) fn catch<R: Outcome>(function: &str, body: impl FnOnce() -> Result<R::Value, Problem>) -> R {
     let problem = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => return R::of(value),
         Ok(Err(problem)) => problem,
@@ -105,6 +106,7 @@ mute! {
     *const c_char: std::ptr::null();
     *mut c_char: std::ptr::null_mut();
     *mut Handle: std::ptr::null_mut();
+    c_int: 1;
     *mut crate::symbols::FlagsMapPair: std::ptr::null_mut();
 }
 
@@ -114,6 +116,11 @@ mute! {
 pub(crate) struct Text(*const c_char);
 
 impl Text {
+    /// A string of ours, for a function that does not keep it.
+    pub(crate) fn of(text: &CStr) -> Self {
+        Self(text.as_ptr())
+    }
+
     /// The string, which must be there and be UTF-8.
     pub(crate) fn get<'call>(self) -> Result<&'call str, Problem> {
         if self.0.is_null() {

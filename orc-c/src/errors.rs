@@ -1,9 +1,10 @@
 //! Errors: ours on their way out, as errors of libLLVM's own, and the client's on their way in.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char};
 use std::fmt;
 use std::io::{self, Write as _};
 
+use llvm_sys::core::LLVMCreateMessage;
 use llvm_sys::error::{LLVMCreateStringError, LLVMDisposeErrorMessage, LLVMErrorRef, LLVMGetErrorMessage};
 use uruk::core::{SharedError, WithCauses, shared_error};
 
@@ -20,6 +21,13 @@ impl Problem {
         let text = CString::new(self.0.replace('\0', "?")).unwrap_or_default();
         // SAFETY: LLVM copies the string, which ends in NUL.
         unsafe { LLVMCreateStringError(text.as_ptr()) }
+    }
+
+    /// The same as a message that the client disposes of.
+    pub(crate) fn into_message(self) -> *mut c_char {
+        let text = CString::new(self.0.replace('\0', "?")).unwrap_or_default();
+        // SAFETY: LLVM copies the string, which ends in NUL.
+        unsafe { LLVMCreateMessage(text.as_ptr()) }
     }
 
     /// Tells it where ORC tells errors that no caller hears of.
@@ -48,6 +56,11 @@ pub(crate) struct ClientError(LLVMErrorRef);
 impl ClientError {
     /// Success.
     pub(crate) const NONE: Self = Self(std::ptr::null_mut());
+
+    /// libLLVM's, which is null for success.
+    pub(crate) fn new(error: LLVMErrorRef) -> Self {
+        Self(error)
+    }
 
     /// Success is no error.
     pub(crate) fn into_result(self) -> Result<(), SharedError> {

@@ -18,6 +18,8 @@ mod modules;
 mod names;
 mod objects;
 mod owned;
+mod passes;
+mod put_off;
 mod responsibilities;
 mod responsibility;
 mod symbols;

@@ -1,11 +1,13 @@
 //! A module between the client and us.
 
+use llvm_sys::prelude::LLVMModuleRef;
 use uruk::core::sync::Arc;
 use uruk::pipeline::ir::ThreadSafeModule;
 
 use crate::errors::Problem;
 use crate::handles::Handled;
 use crate::owned::{Context, Module};
+use crate::passes;
 
 /// An `LLVMOrcThreadSafeModuleRef`.
 pub(crate) enum WrappedModule {
@@ -20,8 +22,18 @@ impl Handled for WrappedModule {
 }
 
 impl WrappedModule {
+    /// Lets the client, or code of LLVM's, have the module, with all passes run that the client has asked for.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(LLVMModuleRef) -> R) -> Result<R, Problem> {
+        let settled = |module| passes::settle(module).map(|()| look(module));
+        match self {
+            Self::Client { module, .. } => settled(module.raw()),
+            Self::Own(module) => module.with_module(|module| settled(module.as_mut_ptr()))?,
+        }
+    }
+
     /// The same in a context of our own.
     pub(crate) fn into_own(self) -> Result<ThreadSafeModule, Problem> {
+        self.look(|_| ())?;
         match self {
             Self::Own(module) => Ok(module),
             Self::Client { module, context } => {

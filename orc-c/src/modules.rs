@@ -18,6 +18,8 @@ use crate::errors::{ClientError, Problem};
 use crate::handles::{self, Handle, Handled};
 use crate::module::WrappedModule;
 use crate::owned::{Context, Module};
+use crate::passes;
+use crate::put_off;
 
 /// An `LLVMOrcThreadSafeContextRef`.
 struct SharedContext(Arc<Context>);
@@ -32,16 +34,16 @@ fn add(module: WrappedModule, engine: &Engine, tracker: &ResourceTracker) -> Res
     if tracker.dylib().session() != session {
         return Err(Problem::new("the module goes to a dylib of another LLJIT"));
     }
+    if let WrappedModule::Client { module, .. } = &module
+        && engine.has_cache
+        && engine.transforms.let_pass()
+    {
+        return add_shaped(module, engine, tracker);
+    }
+    module.look(|_| ())?;
     let unit = match module {
         WrappedModule::Own(module) => {
             IrMaterializationUnit::from_module(session, layer, &engine.target, module)?
-        }
-        WrappedModule::Client { module, .. } if engine.has_cache && engine.transforms.let_pass() => {
-            // A hit reads the module where it is, and copies nothing.
-            let scope = engine.jit()?.in_tracker(tracker);
-            return module
-                .lend(|name, module| scope.add_shaped(name, module, None).map(drop))
-                .map_err(Problem::from);
         }
         WrappedModule::Client { module, context } => {
             let bitcode = module.to_bitcode();
@@ -53,6 +55,20 @@ fn add(module: WrappedModule, engine: &Engine, tracker: &ResourceTracker) -> Res
         }
     };
     Ok(tracker.dylib().define_with_tracker(Box::new(unit), tracker)?)
+}
+
+/// Adds a module that the cache knows by its shape. A hit reads it where it is, and copies nothing.
+fn add_shaped(module: &Module, engine: &Engine, tracker: &ResourceTracker) -> Result<(), Problem> {
+    let scope = engine.jit()?.in_tracker(tracker);
+    let all = put_off::take(module.raw());
+    let pipeline = match &*all {
+        [one] => Some(one.pipeline()),
+        // A module that others were linked into has theirs too.
+        _ => passes::run_all(module.raw(), all).map(|()| None)?,
+    };
+    module
+        .lend(|name, module| scope.add_shaped(name, module, pipeline.as_ref()).map(drop))
+        .map_err(Problem::from)
 }
 
 /// `LLVMOrcGenericIRModuleOperationFunction`.
@@ -91,11 +107,7 @@ interface! {
         let module = handles::get::<WrappedModule>(module)?;
         // SAFETY: the client has given the function for that, with its data; the module is alive during the call.
         let call = |module| unsafe { operation(data, module) };
-        let done = match &*module {
-            WrappedModule::Client { module, .. } => call(module.raw()),
-            WrappedModule::Own(module) => module.with_module(|module| call(module.as_mut_ptr()))?,
-        };
-        done.into_result().map_err(Problem::new)
+        module.look(call)?.into_result().map_err(Problem::new)
     }
 
     fn LLVMOrcLLJITAddLLVMIRModule(jit: Handle, dylib: Handle, module: Handle) -> LLVMErrorRef {

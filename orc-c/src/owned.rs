@@ -10,6 +10,7 @@ use llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use llvm_sys::core::{
     LLVMContextDispose, LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMDisposeMemoryBuffer,
     LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart, LLVMGetModuleIdentifier,
+    LLVMModuleCreateWithNameInContext,
 };
 use llvm_sys::prelude::{LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef};
 use uruk::inkwell;
@@ -142,11 +143,15 @@ impl Module {
         if name.is_empty() { "module".to_owned() } else { name.into_owned() }
     }
 
+    /// A module without contents, which ends before its context.
+    pub(crate) fn nothing_in(context: &Context) -> Self {
+        // SAFETY: the context is alive, and LLVM copies the name.
+        Self(unsafe { LLVMModuleCreateWithNameInContext(c"nothing".as_ptr(), context.0) })
+    }
+
     /// Lends the module with its name.
     pub(crate) fn lend<R>(&self, use_module: impl FnOnce(&str, &inkwell::module::Module<'_>) -> R) -> R {
-        // SAFETY: the module is alive and ours during the call, after which it is still ours: `ManuallyDrop` leaves it.
-        let module = ManuallyDrop::new(unsafe { inkwell::module::Module::new(self.0) });
-        use_module(&self.name(), &module)
+        lend(self.0, |module| use_module(&self.name(), module))
     }
 
     /// The module as bitcode, named as it is.
@@ -154,6 +159,16 @@ impl Module {
         // SAFETY: the module is alive and ours, and the buffer is new.
         ObjectBuffer::new(self.name(), MemoryBuffer(unsafe { LLVMWriteBitcodeToMemoryBuffer(self.0) }))
     }
+}
+
+/// Lends a module that the client, or one of our owners, has.
+pub(crate) fn lend<R>(
+    module: LLVMModuleRef,
+    use_module: impl FnOnce(&inkwell::module::Module<'_>) -> R,
+) -> R {
+    // SAFETY: the module is alive during the call, after which it is still its owner's: `ManuallyDrop` leaves it.
+    let module = ManuallyDrop::new(unsafe { inkwell::module::Module::new(module) });
+    use_module(&module)
 }
 
 impl Drop for Module {

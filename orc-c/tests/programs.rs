@@ -153,10 +153,47 @@ fn a_directory_that_others_may_write_to_is_refused_aloud_and_the_program_runs() 
     assert!(succeeded && text.starts_with("5\nJIT session error: "), "{text}");
 }
 
+/// How a program says that it wants passes to be put off.
+const DEFER: (&str, &str) = ("URUK_ORC_DEFER", "1");
+
 /// The lines that a program says it prints, as one text.
 fn expected(file: &str) -> String {
     let source = fs::read_to_string(sources().join(file)).expect("the program");
     source.lines().filter_map(|line| Some(format!("{}\n", line.strip_prefix("// prints: ")?))).collect()
+}
+
+#[test]
+fn passes_that_are_put_off_run_before_anything_sees_the_module_without() {
+    let expected = expected("put_off.c");
+    let cache = cache_directory("put-off");
+    let is_on = [DEFER, ("URUK_ORC_CACHE", &*cache.to_string_lossy())];
+    // The second and the third find all in the cache.
+    for way in [Way::Linked, Way::Preloaded, Way::LoadedLate] {
+        assert_eq!(run_with("put_off.c", way, &is_on), (expected.clone(), true), "{way:?}");
+    }
+    let at_once = expected.replace("put off", "run");
+    for is_off in [&is_on[..1], &is_on[1..]] {
+        assert_eq!(run_with("put_off.c", Way::Linked, is_off), (at_once.clone(), true), "{is_off:?}");
+    }
+}
+
+/// They are not run where nothing is compiled: a miss would put an object.
+#[test]
+fn passes_that_are_put_off_and_their_threshold_are_part_of_the_key() {
+    let cache = cache_directory("deferred-cache");
+    let host = build_for("cached.c", Way::Linked);
+    let mut seen = Vec::new();
+    for (passes, threshold) in
+        [("default<O2>", "512"), ("default<O2>", "512"), ("default<O2>", "100"), ("default<O3>", "512")]
+    {
+        let number = seen.len().to_string();
+        let mut command = Command::new(&host);
+        command.arg(&number).env("URUK_ORC_CACHE", &cache).env(DEFER.0, DEFER.1);
+        let found = output_of(command.env("PASSES", passes).env("THRESHOLD", threshold));
+        assert_eq!(found, (format!("{number}\n"), true));
+        seen.push(entries_of(&cache));
+    }
+    assert!(seen[0] == seen[1] && seen[1] < seen[2] && seen[2] < seen[3], "{seen:?}");
 }
 
 #[test]

@@ -76,6 +76,8 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("orc-c/src/modules.rs", "calls the client's functions"),
     ("orc-c/src/objects.rs", "asks LLVM for its listeners"),
     ("orc-c/src/owned.rs", "owns values of LLVM's that C hands over"),
+    ("orc-c/src/passes.rs", "stands in front of functions of LLVM's"),
+    ("orc-c/src/put_off.rs", "reads a target machine of the client's"),
     ("orc-c/src/target.rs", "owns a target machine that C hands over"),
     ("orc-c/src/units.rs", "calls the client's functions"),
 ];
