@@ -1,4 +1,4 @@
-//! From a file to the return of its first function: an image, a package, and a shared library. And which units of a package are right.
+//! From a file to the return of its first function: an image, a package, and a shared library. Which units of a package are right. Code instances.
 //!
 //! ```text
 //! cargo bench --bench images [-- FILE.uim FUNCTION]
@@ -15,10 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use uruk::core::ExecutorAddr;
+use uruk::instances::{CodeInstanceTable, CodeSignature, InstanceClaim, World};
 use uruk::pipeline::arch::{ProcessorLevel, ProcessorTarget};
-use uruk::pipeline::image::{BuiltUnit, ImageReader, Rejection, Validation, link_image, package};
+use uruk::pipeline::image::{
+    BuiltInstance, BuiltUnit, ImageReader, Rejection, UnitKey, Validation, link_image, package,
+};
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{EmitForm, ImageBuilder, ImageOptions, Jit};
+use uruk::{EmitForm, ImageBuilder, ImageOptions, InstanceDefinitions, InstanceOrigin, Jit};
 
 const ROUNDS: usize = 21;
 const FILES: usize = 100;
@@ -45,6 +49,7 @@ fn main() {
     image("image, a package of 100 units", &units, "f_50_7");
     dlopen(&library, "f_50_7");
     validation(&directory);
+    instances(&directory);
     fs::remove_dir_all(&directory).expect("it is ours");
 }
 
@@ -274,4 +279,56 @@ fn reader_of_units(directory: &Path, units: usize, contained: usize) -> ImageRea
     });
     let bytes = package(built.collect(), &target).to_bytes();
     ImageReader::of_bytes(Path::new("units.uim"), &bytes).expect("it is whole")
+}
+
+/// A host whose definitions are all as they were.
+struct Unchanged;
+
+impl InstanceDefinitions<u32, u8> for Unchanged {
+    fn ids(&self, method: &[u8], _: &[u8]) -> Option<(u32, u8)> {
+        Some((u32::from_le_bytes(method.try_into().ok()?), 0))
+    }
+
+    fn key(&self, _: u32, _: u8, _: World) -> Option<UnitKey> {
+        Some([1; 32])
+    }
+}
+
+/// Code instances that assume their own definition and that of another method: what loading them costs, and the first use of one.
+fn instances(directory: &Path) {
+    const METHODS: u32 = 10_000;
+    let path = directory.join("instances.uim");
+    let builder = ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");
+    let text =
+        "define i64 @code(i64 %x) { ret i64 %x } define ptr @entry(ptr %i, ptr %x, i64 %n) { ret ptr %x }";
+    builder.add_ir_text("instances.ll", text).expect("the names are new");
+    for method in 0..METHODS {
+        let instance = BuiltInstance::new(method.to_le_bytes(), [0], "entry")
+            .specptr("code", CodeSignature::Specialized)
+            .assumes(method.to_le_bytes(), [0], [1; 32])
+            .assumes((method | 1).to_le_bytes(), [0], [1; 32]);
+        builder.instance(instance).expect("it is new");
+    }
+    builder.build().and_then(|image| image.write(&path)).expect("it links");
+    let (mut loads, mut uses) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+        let begin = Instant::now();
+        let image = jit.load_image(&path, ImageOptions::new()).expect("it is whole");
+        loads.push(begin.elapsed());
+        let table = CodeInstanceTable::<u32, u8, ExecutorAddr>::new();
+        for method in 0..METHODS {
+            let begin = Instant::now();
+            let claim = table.claim_or_restore(method, 0, table.world(), |compile| {
+                let restored = jit.restore_instance(&image, compile, &method.to_le_bytes(), &[0], &Unchanged);
+                assert_eq!(restored.expect("its code is there"), InstanceOrigin::Image);
+            });
+            uses.push(begin.elapsed());
+            assert!(!matches!(claim, InstanceClaim::Compile(_)));
+        }
+    }
+    loads.sort_unstable();
+    uses.sort_unstable();
+    println!("{:<40} {:>8} us", "load 10,000 code instances", loads[loads.len() / 2].as_micros());
+    println!("{:<40} {:>8} ns", "first use of a code instance", uses[uses.len() / 2].as_nanos());
 }
