@@ -97,7 +97,7 @@ kinds! {
     /// The innermost phase of this thread ends. Name: the phase.
     PhaseEnded = 41,
     /// The cache was asked. `a`: 1 for a hit; `b`: in the lowest byte 0, or the cause of a miss: 1 not stored, 2 damaged, 3 no key, 4 no
-    /// cache; in the byte above it the [`CacheEntry`](crate::CacheEntry); in the upper half the name of the cause's text. Name: the module.
+    /// cache, 5 no shape; in the byte above it the [`CacheEntry`](crate::CacheEntry); in the upper half the name of the cause's text. Name: the module.
     CacheAsked = 42,
     /// A function got a better body. `a`: its tier, from 0; name: the function.
     Promoted = 43,

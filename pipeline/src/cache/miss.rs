@@ -28,6 +28,12 @@ pub enum Miss {
     /// There is no cache.
     #[error("no cache is in use")]
     Disabled,
+    /// The module was to be known by its shape, and has none: it is known by its bitcode.
+    #[error("it has no shape: {why}")]
+    NoShape {
+        /// The part of it that shapes do not have, and where it is.
+        why: String,
+    },
 }
 
 impl Miss {
@@ -38,6 +44,7 @@ impl Miss {
             Self::BadEntry { .. } => 2,
             Self::Uncacheable { .. } => 3,
             Self::Disabled => 4,
+            Self::NoShape { .. } => 5,
         }
     }
 }

@@ -345,6 +345,11 @@ impl IrCache {
         self.tell(&CacheEvent::new(name.clone(), EntryKind::Object, key, outcome));
     }
 
+    /// Reports that a module is not known by its shape, and goes by its bitcode.
+    pub(super) fn tell_of_no_shape(&self, name: &Arc<str>, why: Miss) {
+        self.tell(&CacheEvent::new(name.clone(), EntryKind::Interface, None, Err(why)));
+    }
+
     fn tell(&self, event: &CacheEvent) {
         event.tell(self.observer.as_deref());
     }

@@ -298,8 +298,12 @@ unsafe extern "C-unwind" {
         defined: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize, usize),
         address: unsafe extern "C-unwind" fn(*mut c_void, u64),
         data: *mut c_void,
-    ) -> bool;
-    pub(super) fn uruk_llvm_take_shape(module: LLVMModuleRef, form: *const c_char, size: usize) -> bool;
+    ) -> *mut c_char;
+    pub(super) fn uruk_llvm_take_shape(
+        module: LLVMModuleRef,
+        form: *const c_char,
+        size: usize,
+    ) -> *mut c_char;
     pub(super) fn uruk_llvm_publish_all(module: LLVMModuleRef) -> bool;
     pub(super) fn uruk_llvm_make_version(
         module: LLVMModuleRef,

@@ -62,11 +62,16 @@ bool takesValues(Intrinsic::ID Id) {
 
 // Passes know the functions of the C library by their names: what a call of one does, and that its own code is not to become such a call. In a
 // module that defines such a name they would take the renamed definition for another function.
-bool definesLibraryName(const Module &M) {
-  TargetLibraryInfoImpl Library(M.getTargetTriple());
-  LibFunc Function;
-  return any_of(M.global_values(), [&](const GlobalValue &G) { return isDefinition(G) && Library.getLibFunc(G.getName(), Function); });
-}
+class LibraryNames {
+  TargetLibraryInfoImpl Library;
+
+public:
+  explicit LibraryNames(const Module &M) : Library(M.getTargetTriple()) {}
+  bool hasDefined(const GlobalValue &G) const {
+    LibFunc Function;
+    return isDefinition(G) && Library.getLibFunc(G.getName(), Function);
+  }
+};
 
 const ConstantInt *asAddress(const Constant *C) {
   auto *Number = dyn_cast<ConstantInt>(C);
@@ -142,7 +147,7 @@ bool Reader::hasAddress(const Constant *C) {
   if (!(E && isTaken(*E)) && !isa<ConstantVector>(C)) return false;
   if (auto Found = HasAddress.find(C); Found != HasAddress.end()) return Found->second;
   bool Result = false;
-  if (++Depth > DepthMax) Known = false;
+  if (++Depth > DepthMax) refuse("it is nested too deep");
   else
     for (unsigned I = 0, End = E ? takenOperands(*E) : C->getNumOperands(); I != End && !Result; ++I)
       Result = hasAddress(cast<Constant>(C->getOperand(I)));
@@ -161,18 +166,24 @@ uint64_t Reader::addressIn(const GlobalVariable &V) const {
 
 // ---- First pass: what counts, and which addresses there are.
 
-bool Reader::isOrdinary(const GlobalValue &G) const {
+// Why a global is none that a shape may have, or null.
+const char *Reader::oddity(const GlobalValue &G) const {
   auto *Object = dyn_cast<GlobalObject>(&G);
   StringRef Name = G.getName();
-  if (!Object || isa<GlobalIFunc>(G) || Object->hasComdat() || Object->hasSection() || G.hasPartition() || G.hasSanitizerMetadata())
-    return false;
-  if (G.hasAppendingLinkage() || G.hasCommonLinkage() || G.getDLLStorageClass() != GlobalValue::DefaultStorageClass) return false;
-  if (Name.starts_with("\1") || Name.starts_with("__start_") || Name.starts_with("__stop_")) return false;
-  if (!G.hasName() && !G.hasLocalLinkage()) return false;
+  if (!Object || isa<GlobalIFunc>(G)) return "an alias or an indirect function";
+  if (Object->hasComdat()) return "a COMDAT";
+  if (Object->hasSection() || G.hasPartition()) return "a section or partition";
+  if (G.hasSanitizerMetadata()) return "a sanitizer's mark";
+  if (G.hasAppendingLinkage() || G.hasCommonLinkage()) return "appending or common linkage";
+  if (G.getDLLStorageClass() != GlobalValue::DefaultStorageClass) return "a storage class of DLLs";
+  if (Name.starts_with("\1") || Name.starts_with("__start_") || Name.starts_with("__stop_")) return "a name that the linker reads";
+  if (!G.hasName() && !G.hasLocalLinkage()) return "no name, though others see it";
   auto *F = dyn_cast<Function>(&G);
-  if (!F) return !Name.starts_with("llvm.");
-  if (F->isMaterializable() || F->hasGC() || F->hasPrefixData() || F->hasPrologueData() || F->getSubprogram()) return false;
-  return !isDefinition(G) || !F->isIntrinsic();
+  if (!F) return Name.starts_with("llvm.") ? "a name of LLVM's own" : nullptr;
+  if (F->isMaterializable()) return "a body that has not been read yet";
+  if (F->getSubprogram()) return "debug information";
+  if (F->hasGC() || F->hasPrefixData() || F->hasPrologueData()) return "a collector, or data before its code";
+  return isDefinition(G) && F->isIntrinsic() ? "a body, though it is an intrinsic" : nullptr;
 }
 
 void Reader::see(const Constant *C, SmallPtrSetImpl<const Constant *> &Seen) {
@@ -181,7 +192,7 @@ void Reader::see(const Constant *C, SmallPtrSetImpl<const Constant *> &Seen) {
     return;
   }
   if (C->getNumOperands() == 0 || !Seen.insert(C).second) return;
-  if (++Depth > DepthMax) Known = false;
+  if (++Depth > DepthMax) refuse("it is nested too deep");
   else
     for (const Use &U : C->operands())
       if (auto *Operand = dyn_cast<Constant>(U.get())) see(Operand, Seen);
@@ -210,18 +221,34 @@ void Reader::group() {
   }
 }
 
-void Reader::follow() {
-  // Lists of what is to be kept or run, and other names, are not of one function's making.
-  if (!M.alias_empty() || !M.ifunc_empty() || !M.getModuleInlineAsm().empty()) Known = false;
-  if (definesLibraryName(M)) Known = false;
-  SmallPtrSet<const Constant *, 32> Seen;
+void Reader::refuse(const Twine &Reason) {
+  if (Known) Why = (Reason + (Current && Current->hasName() ? ", in `" + Current->getName().str() + "`" : "")).str();
+  Known = false;
+}
+
+// Lists of what is to be kept or run, and other names, are not of one function's making.
+void Reader::refuseParts() {
+  if (!M.alias_empty() || !M.ifunc_empty()) refuse("an alias or an indirect function");
+  if (!M.getModuleInlineAsm().empty()) refuse("assembly of the module");
+  LibraryNames Library(M);
   for (GlobalValue &G : M.global_values()) {
-    if (G.hasAppendingLinkage() || G.getName().starts_with(Prefix)) Known = false;
-    if (isDefinition(G) && !G.hasLocalLinkage()) Order.insert(&G);
+    Current = &G;
+    if (G.hasAppendingLinkage()) refuse("appending linkage");
+    if (G.getName().starts_with(Prefix)) refuse("a name that shapes use");
+    if (Library.hasDefined(G)) refuse("the name of a function of the C library");
   }
+  Current = nullptr;
+}
+
+void Reader::follow() {
+  refuseParts();
+  SmallPtrSet<const Constant *, 32> Seen;
+  for (GlobalValue &G : M.global_values())
+    if (isDefinition(G) && !G.hasLocalLinkage()) Order.insert(&G);
   for (size_t At = 0; At != Order.size() && Known; ++At) {
     GlobalValue *G = Order[At];
-    if (!isOrdinary(*G)) Known = false;
+    Current = G;
+    if (const char *Oddity = oddity(*G)) refuse(Oddity);
     for (const Use &U : cast<User>(G)->operands())
       if (auto *C = dyn_cast<Constant>(U.get())) see(C, Seen);
     if (auto *V = dyn_cast<GlobalVariable>(G); V && addressIn(*V)) Bases.emplace(addressIn(*V), 0);
@@ -234,6 +261,7 @@ void Reader::follow() {
           if (mayBeLoaded(I, U)) gather(C);
         }
   }
+  Current = nullptr;
   group();
 }
 
@@ -274,7 +302,7 @@ bool Reader::first(DenseMap<const void *, unsigned> &Seen, const void *What) {
 void Reader::type(const Type *T) {
   if (!first(Types, T)) return;
   number(T->getTypeID());
-  if (++Depth > DepthMax) Known = false;
+  if (++Depth > DepthMax) refuse("it is nested too deep");
   switch (Known ? T->getTypeID() : Type::VoidTyID) {
   case Type::VoidTyID:
   case Type::HalfTyID:
@@ -318,7 +346,7 @@ void Reader::type(const Type *T) {
     break;
   }
   default:
-    Known = false;
+    refuse("a type of kind " + Twine(T->getTypeID()));
   }
   --Depth;
 }
@@ -326,13 +354,13 @@ void Reader::type(const Type *T) {
 void Reader::constant(const Constant *C) {
   if (auto *G = dyn_cast<GlobalValue>(C)) {
     auto Found = Globals.find(G);
-    if (Found == Globals.end()) Known = false;
+    if (Found == Globals.end()) refuse("a mention of `" + G->getName() + "`");
     else number(1), number(Found->second);
     return;
   }
   number(0);
   if (!first(Constants, C)) return;
-  if (++Depth > DepthMax) Known = false;
+  if (++Depth > DepthMax) refuse("it is nested too deep");
   type(C->getType());
   number(C->getValueID());
   switch (Known ? C->getValueID() : unsigned(Value::UndefValueVal)) {
@@ -358,9 +386,9 @@ void Reader::constant(const Constant *C) {
     number(E->getRawSubclassOptionalData());
     if (auto *Element = dyn_cast<GEPOperator>(E)) {
       type(Element->getSourceElementType());
-      if (Element->getInRange()) Known = false;
+      if (Element->getInRange()) refuse("an address with `inrange`");
     } else if (!E->isCast() && !Instruction::isBinaryOp(E->getOpcode())) {
-      Known = false;
+      refuse(Twine("the constant expression `") + E->getOpcodeName() + "`");
     }
     [[fallthrough]];
   }
@@ -371,7 +399,7 @@ void Reader::constant(const Constant *C) {
     for (const Use &U : C->operands()) constant(cast<Constant>(U.get()));
     break;
   default:
-    Known = false;
+    refuse("a constant of kind " + Twine(C->getValueID()));
   }
   --Depth;
 }
@@ -425,7 +453,7 @@ void Reader::attribute(const Attribute &A) {
     number(A.getValueAsConstantRangeList().size());
     for (const ConstantRange &Range : A.getValueAsConstantRangeList()) range(Range);
   } else if (!A.isEnumAttribute()) {
-    Known = false;
+    refuse("the attribute `" + A.getAsString() + "`");
   }
 }
 
@@ -434,9 +462,10 @@ void Reader::attributes(AttributeSet Set) {
   for (const Attribute &A : Set) attribute(A);
 }
 
+// Lists that differ in alignments alone read the same when these are capped, so they have no numbers.
 void Reader::attributes(AttributeList List, bool CapsAlign) {
   number(CapsAlign);
-  if (!first(CapsAlign ? CappedAttributes : Attributes, List.getRawPointer())) return;
+  if (!CapsAlign && !first(Attributes, List.getRawPointer())) return;
   IsCapping = CapsAlign;
   number(List.getNumAttrSets());
   for (unsigned Index : List.indexes()) attributes(List.getAttributes(Index));
@@ -448,14 +477,11 @@ void Reader::metadata(const Metadata *Node) {
   if (auto *Text = dyn_cast<MDString>(Node)) return number(1), bytes(Text->getString());
   if (auto *Value = dyn_cast<ConstantAsMetadata>(Node)) {
     // A global in metadata is no reference that keeps it.
-    if (isa<GlobalValue>(Value->getValue())) Known = false;
+    if (isa<GlobalValue>(Value->getValue())) refuse("a global in metadata");
     return number(2), constant(Value->getValue());
   }
   auto *Tuple = dyn_cast<MDTuple>(Node);
-  if (!Tuple || Tuple->isTemporary() || Depth >= DepthMax) {
-    Known = false;
-    return;
-  }
+  if (!Tuple || Tuple->isTemporary() || Depth >= DepthMax) return refuse("metadata of kind " + Twine(Node->getMetadataID()));
   number(3);
   if (!first(Nodes, Tuple)) return;
   ++Depth;
@@ -469,16 +495,14 @@ void Reader::metadata(const Metadata *Node) {
 void Reader::attachments(const Kinds &Attached) {
   number(Attached.size());
   for (auto &[Kind, Node] : Attached) {
-    if (Kind >= FixedKinds || Kind == LLVMContext::MD_dbg) Known = false;
+    if (Kind >= FixedKinds) refuse("metadata of a kind that is not LLVM's");
+    if (Kind == LLVMContext::MD_dbg) refuse("debug information");
     number(Kind), metadata(Node);
   }
 }
 
 void Reader::operand(const Value *V, bool MayBeLoaded) {
-  if (!V) {
-    Known = false;
-    return;
-  }
+  if (!V) return refuse("an operand that is missing");
   if (auto Found = Locals.find(V); Found != Locals.end()) return number(0), number(Found->second);
   if (auto *C = dyn_cast<Constant>(V)) {
     bool IsLoaded = MayBeLoaded && hasAddress(C);
@@ -488,10 +512,7 @@ void Reader::operand(const Value *V, bool MayBeLoaded) {
   if (auto *Wrapped = dyn_cast<MetadataAsValue>(V)) return number(3), metadata(Wrapped->getMetadata());
   auto *Assembly = dyn_cast<InlineAsm>(V);
   // One with a text may define symbols.
-  if (!Assembly || !Assembly->getAsmString().empty()) {
-    Known = false;
-    return;
-  }
+  if (!Assembly || !Assembly->getAsmString().empty()) return refuse("assembly");
   number(4), type(Assembly->getFunctionType()), bytes(Assembly->getConstraintString());
   number(Assembly->hasSideEffects() | Assembly->isAlignStack() << 1 | Assembly->canThrow() << 2 | unsigned(Assembly->getDialect()) << 3);
 }
@@ -512,7 +533,7 @@ void Reader::call(const CallBase &Call) {
 void Reader::special(const Instruction &I) {
   const DataLayout &Layout = M.getDataLayout();
   auto scope = [&](SyncScope::ID Id) {
-    if (Id > SyncScope::System) Known = false;
+    if (Id > SyncScope::System) refuse("a scope of synchronization that is not LLVM's");
     number(Id);
   };
   auto access = [&](bool IsVolatile, AtomicOrdering Ordering, SyncScope::ID Scope, Align Alignment, Type *T) {
@@ -605,12 +626,12 @@ void Reader::special(const Instruction &I) {
     break;
   }
   default:
-    if (!I.isUnaryOp() && !I.isBinaryOp() && !I.isCast()) Known = false;
+    if (!I.isUnaryOp() && !I.isBinaryOp() && !I.isCast()) refuse(Twine("the instruction `") + I.getOpcodeName() + "`");
   }
 }
 
 void Reader::instruction(const Instruction &I) {
-  if (I.getDebugLoc() || I.hasDbgRecords()) Known = false;
+  if (I.getDebugLoc() || I.hasDbgRecords()) refuse("debug information");
   number(I.getOpcode());
   type(I.getType());
   number(I.getRawSubclassOptionalData());
@@ -656,7 +677,9 @@ void Reader::global(const GlobalValue &G) {
   Object.getAllMetadata(Attached);
   attachments(Attached);
   if (F) {
-    number(F->getCallingConv()), attributes(F->getAttributes(), false);
+    number(F->getCallingConv());
+    // An intrinsic's attributes are LLVM's affair: a module that is read from bitcode gets those that this LLVM gives it, whatever it had.
+    if (!F->getIntrinsicID()) attributes(F->getAttributes(), false);
     number(F->hasPersonalityFn());
     if (F->hasPersonalityFn()) constant(F->getPersonalityFn());
     if (!F->empty()) body(*F);
@@ -674,7 +697,7 @@ void Reader::global(const GlobalValue &G) {
 }
 
 void Reader::module() {
-  bytes("uruk shape 1");
+  bytes("uruk shape 2");
   bytes(M.getTargetTriple().str()), bytes(M.getDataLayoutStr());
   for (const NamedMDNode &Named : M.named_metadata()) {
     // The name of a compiler, which gets into a comment.
@@ -684,8 +707,19 @@ void Reader::module() {
   }
   for (size_t At = 0; At != Order.size(); ++At) Globals[Order[At]] = unsigned(At);
   number(Order.size());
-  for (const GlobalValue *G : Order)
-    if (Known) global(*G);
+  for (const GlobalValue *G : Order) {
+    if (!Known) break;
+    Current = G;
+    Begins.push_back(Text.size());
+    global(*G);
+  }
+}
+
+std::string Reader::subject(size_t At) const {
+  auto Behind = upper_bound(Begins, At);
+  if (Behind == Begins.begin()) return "triple, layout or metadata of the module";
+  const GlobalValue *G = Order[Behind - Begins.begin() - 1];
+  return "`" + G->getName().str() + "`";
 }
 
 bool Reader::read() {
@@ -698,19 +732,19 @@ bool Reader::read() {
 
 extern "C" {
 
-// Hands the form of the module, its definitions that others see with their numbers, and the addresses of its table, to the sinks. Answers
-// false if the module has no shape.
-bool uruk_llvm_read_shape(LLVMModuleRef Handle, void (*Text)(void *, const char *, size_t),
-                          void (*Defined)(void *, const char *, size_t, size_t), void (*Address)(void *, uint64_t), void *Data) {
+// Hands the form of the module, its definitions that others see with their numbers, and the addresses of its table, to the sinks. If the
+// module has no shape, answers why.
+char *uruk_llvm_read_shape(LLVMModuleRef Handle, void (*Text)(void *, const char *, size_t),
+                           void (*Defined)(void *, const char *, size_t, size_t), void (*Address)(void *, uint64_t), void *Data) {
   shape::Reader Shape(*unwrap(Handle));
-  if (!Shape.read()) return false;
+  if (!Shape.read()) return LLVMCreateMessage(Shape.Why.c_str());
   Text(Data, Shape.Text.data(), Shape.Text.size());
   for (size_t Number = 0; Number != Shape.Order.size(); ++Number) {
     GlobalValue *G = Shape.Order[Number];
     if (shape::isDefinition(*G) && !G->hasLocalLinkage()) Defined(Data, G->getName().data(), G->getName().size(), Number);
   }
   for (uint64_t Value : Shape.Table) Address(Data, Value);
-  return true;
+  return nullptr;
 }
 
 } // extern "C"

@@ -11,6 +11,7 @@
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/Module.h>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace shape {
@@ -36,8 +37,13 @@ class Reader {
 public:
   explicit Reader(llvm::Module &M) : M(M) {}
 
-  // Reads the shape. Answers false if the module has none: something in it is unknown here.
+  // Reads the shape. Answers false if the module has none: something in it is unknown here, and `Why` says it.
   bool read();
+
+  // Why the module has no shape.
+  std::string Why;
+  // The name of the global that the byte of the form at `At` tells of, or what else it is about.
+  std::string subject(size_t At) const;
 
   // The form of the module as bytes: two modules with the same bytes have the same shape.
   llvm::SmallVector<char, 0> Text;
@@ -56,21 +62,28 @@ public:
 private:
   llvm::Module &M;
   bool Known = true;
+  // The global that is being read, and where each begins in the form.
+  const llvm::GlobalValue *Current = nullptr;
+  std::vector<size_t> Begins;
   unsigned Depth = 0;
   // Each address, and the lowest of those that lie close together.
   std::map<uint64_t, uint64_t> Bases;
   llvm::DenseMap<uint64_t, unsigned> Slots;
   llvm::DenseMap<const llvm::Constant *, bool> HasAddress;
-  llvm::DenseMap<const void *, unsigned> Types, Constants, Attributes, CappedAttributes, Nodes;
+  llvm::DenseMap<const void *, unsigned> Types, Constants, Attributes, Nodes;
   bool IsCapping = false;
   llvm::DenseMap<const llvm::Value *, unsigned> Locals, Globals;
 
+  // Gives the module no shape: the first reason counts.
+  void refuse(const llvm::Twine &Reason);
+
   // First pass.
   void follow();
+  void refuseParts();
   void see(const llvm::Constant *C, llvm::SmallPtrSetImpl<const llvm::Constant *> &Seen);
   void gather(const llvm::Constant *C);
   void group();
-  bool isOrdinary(const llvm::GlobalValue &G) const;
+  const char *oddity(const llvm::GlobalValue &G) const;
 
   // Second pass: each writes one thing.
   void number(uint64_t Value);

@@ -31,6 +31,9 @@
 //! is added as it is: with aliases, assembly, COMDATs, sections, constructors, debug information, other names of addresses of blocks. So is one
 //! that defines a function of the C library: passes know these by their names.
 //!
+//! *An intrinsic is LLVM's.* The attributes of its declaration do not count: each module that is compiled was read from bitcode, and got those that
+//! LLVM gives the intrinsic, whatever it had. Passes that know a call's size add some to the declaration, and these go there.
+//!
 //! *One form, one table.* On a miss the copy is read by the same reader, and its form must be the same, byte by byte. So the numbers in the object
 //! that is stored are those that a hit finds.
 
@@ -44,14 +47,14 @@ use uruk_core::{ExecutionSession, ExecutorAddr};
 use super::cached::{IrCache, object_key};
 use super::compile::IrCompiler;
 use super::error::CompileError;
-use super::ffi::{self, bytes, enter_llvm};
+use super::ffi::{self, FatalError, bytes, enter_llvm, take_message};
 use super::layer::IrCompileLayer;
 use super::linker_info::LinkerInfo;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::pending::Source;
 use super::symbols::ModuleInterface;
 use super::unit::IrMaterializationUnit;
-use crate::cache::{Key, KeyBuilder, ObjectCache as _};
+use crate::cache::{Key, KeyBuilder, Miss, ObjectCache as _};
 use crate::linking::ObjectLinkingLayer;
 use crate::object::ObjectBuffer;
 
@@ -69,8 +72,11 @@ pub(super) struct ModuleShape {
 }
 
 impl ModuleShape {
-    /// Reads the shape of `module`, which stays as it is. `None` if it has none.
-    fn read(module: &Module<'_>) -> Option<Self> {
+    /// Reads the shape of `module`, which stays as it is.
+    ///
+    /// # Errors
+    /// [`Miss::NoShape`] with the part of the module that the reader does not know.
+    fn read(module: &Module<'_>) -> Result<Self, Miss> {
         // SAFETY: all three are called with the pointer to a `ModuleShape` that is passed below, which has no other user meanwhile.
         unsafe extern "C-unwind" fn form(data: *mut c_void, start: *const c_char, size: usize) {
             // SAFETY: see above; the bytes live for the call.
@@ -96,9 +102,15 @@ impl ModuleShape {
         let mut shape = Self::default();
         let data = (&raw mut shape).cast();
         // SAFETY: the module is alive, and no other thread changes it, as inkwell's type says; the sinks are those for `data`.
-        let read = || unsafe { ffi::uruk_llvm_read_shape(module.as_mut_ptr(), form, defined, address, data) };
-        let has_one = enter_llvm(read).unwrap_or(false) && !shape.is_odd;
-        has_one.then_some(shape)
+        // The message is ours, and taken once.
+        let read = || unsafe {
+            take_reason(ffi::uruk_llvm_read_shape(module.as_mut_ptr(), form, defined, address, data))
+        };
+        match enter_llvm(read) {
+            Ok(Err(why)) | Err(FatalError(why)) => Err(Miss::NoShape { why }),
+            Ok(Ok(())) if shape.is_odd => Err(Miss::NoShape { why: "a name that is not UTF-8".to_owned() }),
+            Ok(Ok(())) => Ok(shape),
+        }
     }
 
     /// The meaning of the shape's names: those of the module.
@@ -114,12 +126,24 @@ impl ModuleShape {
     }
 }
 
+/// Takes over why there is no shape, if there is none.
+///
+/// # Safety
+/// As of [`take_message`].
+unsafe fn take_reason(message: *mut c_char) -> Result<(), String> {
+    // SAFETY: the caller's obligation.
+    if message.is_null() { Ok(()) } else { Err(unsafe { take_message(message) }) }
+}
+
 impl LockedModule<'_> {
-    /// Gives a verified module the shape that its original was read with. Answers whether it reads the same.
-    fn take_shape(&self, shape: &ModuleShape) -> Result<bool, CompileError> {
+    /// Gives a verified module the shape that its original was read with, or says why it does not read the same.
+    fn take_shape(&self, shape: &ModuleShape) -> Result<Result<(), Miss>, CompileError> {
         let ModuleShape { form, .. } = shape;
-        // SAFETY: the module is alive, held and verified; the form lives for the call.
-        let take = || Ok(unsafe { ffi::uruk_llvm_take_shape(self.raw(), form.as_ptr().cast(), form.len()) });
+        // SAFETY: the module is alive, held and verified; the form lives for the call; the message is ours, and taken once.
+        let take = || unsafe {
+            let message = ffi::uruk_llvm_take_shape(self.raw(), form.as_ptr().cast(), form.len());
+            Ok(take_reason(message).map_err(|why| Miss::NoShape { why }))
+        };
         self.enter("taking the shape", take, |message| CompileError::Diagnosed {
             module: self.name().clone(),
             message,
@@ -194,15 +218,22 @@ impl IrMaterializationUnit {
         module: &Module<'_>,
     ) -> Result<Self, CompileError> {
         let (name, target) = (name.into(), layer.compiler().target());
-        let shape = layer.ir_cache().and_then(|cache| Some((cache, ModuleShape::read(module)?)));
-        let Some((cache, shape)) = shape else { return Self::unshaped(session, layer, module, &name) };
+        let Some(cache) = layer.ir_cache() else { return Self::unshaped(session, layer, module, &name) };
+        let shape = match ModuleShape::read(module) {
+            Ok(shape) => shape,
+            Err(why) => {
+                cache.tell_of_no_shape(&name, why);
+                return Self::unshaped(session, layer, module, &name);
+            }
+        };
         let key = cache.shape_key(&shape.form);
         let (interface, source) = match cache.shaped(layer.compiler(), &key, &name)? {
             Some((interface, Some(object))) => (interface, Source::Compiled(object)),
             known => {
                 let copy = copy(module, &name)?;
-                let is_same = copy.lock()?.take_shape(&shape)?;
-                if !is_same {
+                let taken = copy.lock()?.take_shape(&shape)?;
+                if let Err(why) = taken {
+                    cache.tell_of_no_shape(&name, why);
                     return Self::unshaped(session, layer, module, &name);
                 }
                 let interface = match known {

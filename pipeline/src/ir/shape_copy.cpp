@@ -179,12 +179,17 @@ private:
 
 extern "C" {
 
-// Gives the module its shape, if it reads as `Text`. Answers whether it does; if not, the module is of no use any more.
-bool uruk_llvm_take_shape(LLVMModuleRef Handle, const char *Text, size_t Size) {
+// Gives the module its shape, if it reads as `Text`. If not, answers why, and the module is of no use any more.
+char *uruk_llvm_take_shape(LLVMModuleRef Handle, const char *Text, size_t Size) {
   Module &M = *unwrap(Handle);
   shape::Reader Shape(M);
-  if (!Shape.read() || StringRef(Shape.Text.data(), Shape.Text.size()) != StringRef(Text, Size)) return false;
-  return Copy(M, Shape).take();
+  if (!Shape.read()) return LLVMCreateMessage(("its copy has no shape: " + Shape.Why).c_str());
+  ArrayRef<char> Original(Text, Size);
+  if (ArrayRef<char>(Shape.Text) != Original) {
+    size_t At = mismatch(Shape.Text, Original).first - Shape.Text.begin();
+    return LLVMCreateMessage(("its copy by way of bitcode differs in " + Shape.subject(At)).c_str());
+  }
+  return Copy(M, Shape).take() ? nullptr : LLVMCreateMessage("what no definition leads to is in use");
 }
 
 } // extern "C"
