@@ -38,7 +38,9 @@ fn cache_directory(name: &str) -> PathBuf {
 }
 
 fn output_of(command: &mut Command) -> (String, bool) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    // Cargo names a directory there in which another build of the library may lie.
+    let output =
+        command.env_remove("LD_LIBRARY_PATH").output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (text, output.status.success())
