@@ -15,7 +15,8 @@
 //! **A stage that was left.** If a callback jumps out, its stage stays in the list. The next function of the interface
 //! finds that and fails what was under way: the generator's request or the unit's symbols. Calls that were not run yet are
 //! run then. A stage has been left if the frame of the function that made it is gone: its address lies in what is now unused
-//! stack, or its mark has been overwritten. A stage that is above one whose callback returns was left too.
+//! stack, or its mark has been overwritten. A stage that is above one whose callback returns was left too. Before a lookup, which would wait for
+//! it, the unwinder says whose frame lies there now.
 //!
 //! **Calls of an outer stage.** A callback may look up a symbol whose unit waits in the stage below it, on the same thread. So a lookup that would
 //! block makes these calls first.
@@ -36,6 +37,7 @@ use uruk::core::{
 };
 
 use crate::errors::{ClientError, Problem};
+use crate::frames;
 use crate::handles::{self, Handle};
 use crate::names::Lent;
 use crate::symbols::{LookupSetElement, SymbolMapPair};
@@ -260,15 +262,7 @@ pub(crate) fn begin(here: usize) -> usize {
     let begun = with_stages(|stages| {
         let alive = stages.iter().position(|stage| !stage.is_alive(here)).unwrap_or(stages.len());
         let left = stages.split_off(alive);
-        stages.push(Stage {
-            entry: here,
-            frame: 0,
-            mark: 0,
-            posted: VecDeque::new(),
-            running: None,
-            is_open: true,
-            lookup: None,
-        });
+        stages.push(Stage::new(here, true));
         (alive, left)
     });
     let (depth, left) = begun.unwrap_or_default();
@@ -293,7 +287,23 @@ fn cut(depth: usize) {
     were_left(left.unwrap_or_default());
 }
 
+/// Fails what was left below the function that is to look up, where marks do not tell: beneath a buffer that nothing has written to. The
+/// stages stay, so that those above keep their places.
+fn fail_hidden() {
+    let left = with_stages(|stages| {
+        let below = stages.len().saturating_sub(1);
+        let hidden = stages.iter_mut().take(below).filter(|stage| stage.frame != 0);
+        let hidden = hidden.filter(|stage| !frames::may_be_caller(stage.frame));
+        hidden.map(|stage| std::mem::replace(stage, Stage::new(stage.entry, false))).collect()
+    });
+    were_left(left.unwrap_or_default());
+}
+
 impl Stage {
+    fn new(entry: usize, is_open: bool) -> Self {
+        Self { entry, frame: 0, mark: 0, posted: VecDeque::new(), running: None, is_open, lookup: None }
+    }
+
     fn is_alive(&self, here: usize) -> bool {
         if self.frame == 0 {
             return self.entry > here;
@@ -325,6 +335,7 @@ pub(crate) fn run_all(depth: usize) {
 }
 
 fn next(depth: usize, frame: usize) -> Option<(Plain, u64)> {
+    frames::learn_caller(frame);
     with_stages(|stages| {
         let stage = stages.get_mut(depth)?;
         let call = stage.posted.pop_front();
@@ -382,6 +393,7 @@ pub(crate) fn look_up(
     session: &ExecutionSession,
     request: LookupRequest,
 ) -> Result<LookupResult, LookupError> {
+    fail_hidden();
     in_place(|| {
         let answer = poll(pin!(session.lookup_future(request.clone())));
         answer.unwrap_or_else(|| {
@@ -399,6 +411,7 @@ fn posted() -> VecDeque<Call> {
 
 /// Begins a lookup whose units and generators run by [`run_lookup`].
 pub(crate) fn begin_lookup(session: &ExecutionSession, request: LookupRequest) {
+    fail_hidden();
     let lookup = Lookup::Asked(Box::pin(session.lookup_future(request)));
     with_stages(|stages| {
         if let Some(stage) = stages.last_mut() {

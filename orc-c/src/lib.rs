@@ -8,6 +8,7 @@ mod dylib;
 mod dylibs;
 mod engine;
 mod errors;
+mod frames;
 mod generators;
 mod handles;
 mod layers;

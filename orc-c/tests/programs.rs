@@ -229,6 +229,11 @@ fn a_callback_may_be_left_by_a_jump() {
 }
 
 #[test]
+fn a_jump_is_found_out_below_a_buffer_that_nothing_has_written_to() {
+    expect("hole.c");
+}
+
+#[test]
 fn a_lookup_after_an_inner_jump_has_its_own_answer() {
     expect("inner_jump.c");
 }
