@@ -108,6 +108,7 @@ mute! {
     *mut Handle: std::ptr::null_mut();
     c_int: 1;
     *mut crate::symbols::FlagsMapPair: std::ptr::null_mut();
+    llvm_sys::transforms::pass_builder::LLVMPassBuilderOptionsRef: std::ptr::null_mut();
 }
 
 /// A string of the client's, or null.

@@ -5,21 +5,25 @@
 //!                                                                              └─▶ missing: our compiler runs them
 //! ```
 //!
-//! Without [`DEFER`] each goes straight to libLLVM.
+//! Without [`DEFER`] none is put off. A module that was written with a note by another process has its passes run all the same.
 //!
 //! **Passes run exactly once, or never were wanted.** A module whose passes were put off is *settled* before our library hands it to code that is
-//! not to see it without: libLLVM's own `LLVMRunPasses` runs them then.
+//! not to see it without: libLLVM's own `LLVMRunPasses` runs them then. If that fails, those that did not run are noted again.
+//!
+//! Passes wait only if all that they do is in the code that they leave: see [`WAITS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use llvm_sys::core::LLVMGetGlobalParent;
 use llvm_sys::error::LLVMErrorRef;
 use llvm_sys::prelude::{LLVMBool, LLVMMemoryBufferRef, LLVMModuleRef, LLVMValueRef};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMPassBuilderOptionsRef};
+use llvm_sys::transforms::pass_builder::LLVMPassBuilderOptionsRef;
 use uruk::core::sync::Mutex;
 
 use crate::boundary::{Out, Outcome, Text, catch};
@@ -31,9 +35,16 @@ use crate::put_off::{self, PutOff};
 /// Has passes put off, where there is a cache.
 const DEFER: &str = "URUK_ORC_DEFER";
 
+/// Whether passes may wait. Once answered, it stays.
 fn is_on() -> bool {
-    std::env::var_os(DEFER).is_some_and(|value| value == "1") && cache::directory().is_some()
+    static IS_ON: OnceLock<bool> = OnceLock::new();
+    let is_asked_for =
+        || std::env::var_os(DEFER).is_some_and(|value| value == "1") && cache::directory().is_some();
+    *IS_ON.get_or_init(is_asked_for) && !HAS_COMMAND_LINE.load(Relaxed)
 }
+
+/// Whether the client has set options of LLVM's command line. They change what passes do, and no key has them.
+static HAS_COMMAND_LINE: AtomicBool = AtomicBool::new(false);
 
 /// An error of libLLVM's, or one of ours.
 #[repr(transparent)]
@@ -54,10 +65,15 @@ impl Outcome for Answer {
 type RunPasses =
     unsafe extern "C" fn(LLVMModuleRef, Text, LLVMTargetMachineRef, LLVMPassBuilderOptionsRef) -> Answer;
 
-/// The function of that name in the libraries behind this one.
+/// The function of that name in the libraries behind this one. A process may have more than one libLLVM: that of our version is asked for first.
 fn behind(name: &'static CStr) -> Result<*mut c_void, Problem> {
-    // SAFETY: the name ends in NUL.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: both texts end in NUL.
+    let versioned = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), c"LLVM_22.1".as_ptr()) };
+    let found = match versioned.is_null() {
+        false => versioned,
+        // SAFETY: the name ends in NUL.
+        true => unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) },
+    };
     match found.is_null() {
         false => Ok(found),
         true => Err(Problem::new(format_args!(
@@ -99,20 +115,80 @@ struct Wishes {
     has_others: bool,
 }
 
-/// Those of options that were not disposed of. Options without an entry are LLVM's own.
+/// Those of options that were made by our function and not disposed of. What was set in others is not known.
 static WISHES: Mutex<BTreeMap<usize, Wishes>> = Mutex::new(BTreeMap::new());
 
 fn wish(options: LLVMPassBuilderOptionsRef, change: impl FnOnce(&mut Wishes)) {
-    if is_on() {
-        change(WISHES.lock().entry(options.addr()).or_default());
+    if let Some(wishes) = WISHES.lock().get_mut(&options.addr()) {
+        change(wishes);
     }
 }
 
-/// Passes that may wait: with all that is said of them, and without a print that the client would miss.
+/// Passes that may wait: they keep the names that others see, and do nothing but change code. A pass that prints, writes a file, counts, or hides and
+/// renames definitions is none of them.
+const WAITS: &[&str] = &[
+    "adce",
+    "aggressive-instcombine",
+    "always-inline",
+    "bdce",
+    "cgscc",
+    "correlated-propagation",
+    "dce",
+    "default",
+    "dse",
+    "early-cse",
+    "function",
+    "function-attrs",
+    "gvn",
+    "indvars",
+    "inline",
+    "instcombine",
+    "instsimplify",
+    "ipsccp",
+    "jump-threading",
+    "lcssa",
+    "licm",
+    "loop",
+    "loop-instsimplify",
+    "loop-mssa",
+    "loop-rotate",
+    "loop-simplify",
+    "loop-unroll",
+    "loop-vectorize",
+    "lower-expect",
+    "mem2reg",
+    "memcpyopt",
+    "module",
+    "reassociate",
+    "sccp",
+    "simplifycfg",
+    "slp-vectorizer",
+    "sroa",
+    "tailcallelim",
+    "vector-combine",
+    "verify",
+];
+
+/// The names of passes in a text: what stands between parentheses and commas, without parameters in angle brackets.
+fn names(text: &str) -> Vec<String> {
+    let (mut names, mut depth) = (vec![String::new()], 0_usize);
+    for character in text.chars() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            '(' | ')' | ',' => names.push(String::new()),
+            _ => names.last_mut().expect("one at least").push(character),
+        }
+    }
+    names.retain(|name| !name.is_empty());
+    names
+}
+
+/// Passes that may wait, with all that is said of them.
 fn may_wait(text: &str, machine: LLVMTargetMachineRef, options: LLVMPassBuilderOptionsRef) -> Option<PutOff> {
-    let Wishes { inliner_threshold, has_others } =
-        WISHES.lock().get(&options.addr()).copied().unwrap_or_default();
-    let waits = !has_others && !text.contains("print");
+    let Wishes { inliner_threshold, has_others } = *WISHES.lock().get(&options.addr())?;
+    let waits = !has_others && names(text).iter().all(|name| WAITS.contains(&&**name));
     waits.then(|| PutOff::new(text, inliner_threshold, machine))
 }
 
@@ -125,10 +201,11 @@ fn understand(
     passes: Text,
     machine: LLVMTargetMachineRef,
     options: LLVMPassBuilderOptionsRef,
+    all: &PutOff,
 ) -> Result<Answer, Problem> {
-    static UNDERSTOOD: Mutex<BTreeSet<(String, bool)>> = Mutex::new(BTreeSet::new());
+    static UNDERSTOOD: Mutex<BTreeSet<(String, Option<String>)>> = Mutex::new(BTreeSet::new());
     // A target brings passes of its own.
-    let key = (passes.get()?.to_owned(), machine.is_null());
+    let key = (all.text.clone(), all.triple().map(str::to_owned));
     if UNDERSTOOD.lock().contains(&key) {
         return Ok(Answer(ptr::null_mut()));
     }
@@ -146,14 +223,24 @@ fn understand(
     Ok(answer)
 }
 
-/// Runs the passes that were put off for a module.
+/// Runs the passes that were put off for a module. Threads that only look at one module, as they may at once, wait for the first.
 pub(crate) fn settle(module: LLVMModuleRef) -> Result<(), Problem> {
+    static SETTLES: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = SETTLES.lock();
     run_all(module, put_off::take(module))
 }
 
-/// Runs passes over a module, as its client would have had them run at once.
+/// Runs passes over a module, as its client would have had them run at once. Those that do not run are noted again.
 pub(crate) fn run_all(module: LLVMModuleRef, all: Vec<PutOff>) -> Result<(), Problem> {
-    all.into_iter().try_for_each(|passes| run(module, &passes))
+    let mut left = all.into_iter();
+    while let Some(passes) = left.next() {
+        if let Err(problem) = run(module, &passes) {
+            passes.note(module);
+            left.for_each(|passes| passes.note(module));
+            return Err(problem);
+        }
+    }
+    Ok(())
 }
 
 fn run(module: LLVMModuleRef, passes: &PutOff) -> Result<(), Problem> {
@@ -199,10 +286,10 @@ in_front! {
         options: LLVMPassBuilderOptionsRef,
     ) -> Answer |own| {
         let own = own?;
-        if is_on() && !module.is_null() && !options.is_null() {
+        if !module.is_null() {
             let before = put_off::take(module);
-            if before.is_empty() && let Some(all) = may_wait(passes.get()?, machine, options) {
-                let answer = understand(own, passes, machine, options)?;
+            if is_on() && before.is_empty() && let Some(all) = may_wait(passes.get()?, machine, options) {
+                let answer = understand(own, passes, machine, options, &all)?;
                 if answer.0.is_null() {
                     all.note(module);
                 }
@@ -221,7 +308,7 @@ in_front! {
         options: LLVMPassBuilderOptionsRef,
     ) -> Answer |own| {
         let own = own?;
-        if is_on() && !function.is_null() {
+        if !function.is_null() {
             // SAFETY: the client's function is alive, and is one of a module.
             settle(unsafe { LLVMGetGlobalParent(function) })?;
         }
@@ -249,6 +336,28 @@ in_front! {
     ) -> LLVMBool |own| {
         // SAFETY: the arguments are the client's, as it has passed them.
         Ok(emit(module, message, own.map(|own| move || unsafe { own(machine, module, kind, message, buffer) })))
+    }
+
+    fn LLVMLinkModules2(into: LLVMModuleRef, from: LLVMModuleRef) -> LLVMBool |own| {
+        let own = own?;
+        // What the one was to go through is not for the other.
+        settle(into).and_then(|()| settle(from))?;
+        // SAFETY: the arguments are the client's, as it has passed them.
+        Ok(unsafe { own(into, from) })
+    }
+
+    fn LLVMParseCommandLineOptions(count: c_int, arguments: *const *const c_char, overview: *const c_char) |own| {
+        HAS_COMMAND_LINE.store(true, Relaxed);
+        // SAFETY: the arguments are the client's, as it has passed them.
+        unsafe { own?(count, arguments, overview) };
+        Ok(())
+    }
+
+    fn LLVMCreatePassBuilderOptions() -> LLVMPassBuilderOptionsRef |own| {
+        // SAFETY: it takes nothing.
+        let options = unsafe { own?() };
+        WISHES.lock().insert(options.addr(), Wishes::default());
+        Ok(options)
     }
 
     fn LLVMPassBuilderOptionsSetInlinerThreshold(options: LLVMPassBuilderOptionsRef, threshold: c_int) |own| {

@@ -60,6 +60,11 @@ impl PutOff {
         }
     }
 
+    /// The triple of the client's machine.
+    pub(crate) fn triple(&self) -> Option<&str> {
+        self.machine.as_ref().map(|[triple, ..]| &**triple)
+    }
+
     /// A machine like the client's, if it has given one.
     pub(crate) fn machine(&self) -> Result<Option<TargetMachine>, Problem> {
         let Some([triple, cpu, features]) = &self.machine else { return Ok(None) };

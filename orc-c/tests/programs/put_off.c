@@ -9,13 +9,15 @@
 // prints: with another option: run, 1
 // prints: after those were disposed of: put off, 0
 // prints: that print: run, 1
+// prints: that draw: run, 1
+// prints: that hide names: run, 1
 // prints: refused: unknown pass name 'nonsense'
 // prints: refused: unknown pass name 'nonsense'
 // prints: twice: put off, run, 1
 // prints: on a function: put off, run, 1
 // prints: copied: put off, 1
-// prints: linked: put off, 1
-// prints: linked into one that waits too: put off, 1
+// prints: linked: run, 1
+// prints: linked into one that waits too: run, 1
 // prints: disposed of, and the next: put off, 0
 // prints: verified: put off, 1
 // prints: written and read: put off, 1
@@ -24,11 +26,13 @@
 // prints: optimized while looked at: put off, 1
 // prints: past a transform: put off, 1
 // prints: in a transform: 1
+// prints: with options of the command line: run, 1
 #include "common.h"
 #include <llvm-c/Analysis.h>
 #include <llvm-c/BitReader.h>
 #include <llvm-c/BitWriter.h>
 #include <llvm-c/Linker.h>
+#include <llvm-c/Support.h>
 #include <llvm-c/Transforms/PassBuilder.h>
 
 static LLVMContextRef context;
@@ -102,6 +106,8 @@ static void asked_for(void) {
   LLVMDisposePassBuilderOptions(options);
   FILE *errors = freopen("/dev/null", "w", stderr);
   added_with("that print", "printed", "default<O2>,print<inline-cost>", NULL, eager);
+  added_with("that draw", "drawn", "default<O2>,aa-eval", NULL, eager);
+  added_with("that hide names", "hidden", "internalize<preserve-gv=hidden>,default<O2>", NULL, eager);
   fflush(errors);
   LLVMDisposeTargetMachine(machine);
   LLVMModuleRef made = module("nonsense");
@@ -111,7 +117,10 @@ static void asked_for(void) {
 }
 
 static void run_again(void) {
-  LLVMModuleRef made = optimized("twice");
+  LLVMTargetMachineRef machine = host();
+  LLVMModuleRef made = module("twice");
+  check(LLVMRunPasses(made, "default<O2>", machine, eager));
+  LLVMDisposeTargetMachine(machine);
   const char *before = state(made);
   check(LLVMRunPasses(made, "globaldce", NULL, eager));
   const char *after = state(made);
@@ -221,6 +230,8 @@ int run(void) {
   run_again();
   handed_on();
   looked_at();
+  LLVMParseCommandLineOptions(1, (const char *[]){"put_off"}, NULL);
+  added_with("with options of the command line", "commanded", "default<O2>", NULL, eager);
   LLVMDisposePassBuilderOptions(eager);
   check(LLVMOrcDisposeLLJIT(jit));
   LLVMContextDispose(context);

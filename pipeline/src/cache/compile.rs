@@ -244,6 +244,14 @@ impl ObjectCache for CompileCache {
         self.store(key, object, Claim::none());
     }
 
+    fn put_claimed(&self, key: &Key, object: &ObjectBuffer, claim: Claim) {
+        self.store(key, object, claim);
+    }
+
+    fn try_claim(&self, key: &Key) -> Option<Claim> {
+        self.below.as_ref().map_or_else(|| Some(Claim::none()), |below| below.try_claim(key))
+    }
+
     fn contains(&self, key: &Key) -> bool {
         self.memory.contains(key) || self.below.as_ref().is_some_and(|below| below.contains(key))
     }

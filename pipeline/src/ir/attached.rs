@@ -13,6 +13,7 @@ use super::ffi::{self, bytes};
 /// # Panics
 /// If the name has a NUL.
 pub fn attach_texts(module: &Module<'_>, name: &str, texts: &[&str]) {
+    assert!(!name.contains('\0'), "a name without NUL");
     let context = module.get_context();
     let texts: Vec<BasicMetadataValueEnum<'_>> =
         texts.iter().map(|text| context.metadata_string(text).into()).collect();
