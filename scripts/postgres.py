@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 """Measures an unmodified PostgreSQL with LLVM's ORC and with Uruk under it, and compares its regression suite.
 
-The server is Debian's source package, built with LLVM 22 below target/postgres: that takes twelve minutes, once. Two
-servers run on the same data, one as it is, one with liburuk_orc.so preloaded. Queries go to both in turn, with every
-threshold of the JIT at 0, so that each is compiled, inlined and optimized. Times are milliseconds of processor time as
+The server is Debian's source package, built with LLVM 22 below target/postgres: that takes twelve minutes, once. Four
+servers run on the same data: one as it is, one with liburuk_orc.so preloaded ("plain"), one with its cache too, and one that also puts passes
+off ("defer"). Queries go to all in turn, with every threshold of the JIT at 0, so that each is compiled, inlined and optimized. Times are milliseconds of processor time as
 EXPLAIN ANALYZE tells them; a small library makes the servers' clock count that.
 
     scripts/postgres.py build              the server, the library, a database
     scripts/postgres.py measure            the table of queries, transactions a second, memory
     scripts/postgres.py measure --rounds 9 --queries short,report
     scripts/postgres.py regress            the regression suite: with jit=off, then twice with Uruk; results must be the same
+    scripts/postgres.py regress --tests test_setup,select,case
     scripts/postgres.py                    all of these
 
 A server refuses to run as root; then --user says as whom [default: nobody].
 """
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import json
@@ -208,8 +210,8 @@ def databases(user, labels):
         yield folder
 
 
-def uruk_environment(folder, user):
-    cache = folder / "cache"
+def uruk_environment(folder, name, user):
+    cache = folder / name
     cache.mkdir(mode=0o700, exist_ok=True)
     if os.geteuid() == 0:
         shutil.chown(cache, user)
@@ -222,29 +224,33 @@ def measure(args):
     if unknown:
         raise Failure(f"no query is called {unknown[0]}; there are {', '.join(QUERIES)}")
     clock = BUILD / "cpu_clock.so"
-    with databases(args.user, ["orc", "uruk"]) as folder, contextlib.ExitStack() as running:
+    labels = ["orc", "plain", "cache", "defer"]
+    with databases(args.user, labels) as folder, contextlib.ExitStack() as running:
         start = lambda label, preload, environment: running.enter_context(
             serving(label, folder / label, args.user, preload, environment)
         )
-        orc = start("orc", [clock], {})
-        uruk = start("uruk", [library(), clock], uruk_environment(folder, args.user))
+        environments = {label: uruk_environment(folder, f"{label}-code", args.user) for label in labels[2:]}
+        environments["defer"]["URUK_ORC_DEFER"] = "1"
+        servers = [start("orc", [clock], {})]
+        servers += [start(label, [library(), clock], environments.get(label, {})) for label in labels[1:]]
         rows = {}
         for round_ in range(args.rounds):
             say(f"round {round_ + 1} of {args.rounds}")
             for name in names:
-                for server in (orc, uruk):
+                for server in servers:
                     # The first is the new backend's own start; the cache is warm from the second round on.
                     rows.setdefault((name, server.label), []).extend(server.explained(QUERIES[name], 3)[1:])
-        table(names, rows)
-        transactions([orc, uruk])
-        memory([orc, uruk])
+        table(names, labels, rows)
+        del servers[1]
+        transactions(servers)
+        memory(servers)
 
 
-def table(names, rows):
+def table(names, labels, rows):
     print(f"{'query':8}{'functions':>10}  {'':6}" + "".join(f"{phase.lower():>14}" for phase in PHASES) + f"{'code':>10}")
     for name in names:
         totals, codes = {}, {}
-        for label in ("orc", "uruk"):
+        for label in labels:
             plans = rows[name, label]
             median = lambda value: statistics.median(map(value, plans))
             phases = [median(lambda plan, phase=phase: plan["JIT"]["Timing"][phase]) for phase in PHASES]
@@ -252,7 +258,9 @@ def table(names, rows):
             codes[label] = median(lambda plan: plan["Execution Time"] - plan["JIT"]["Timing"]["Total"])
             functions = plans[0]["JIT"]["Functions"]
             print(f"{name:8}{functions:10}  {label:6}" + "".join(f"{value:14.1f}" for value in phases) + f"{codes[label]:10.1f}")
-        print(f"{'':20}ratio {'':42}{totals['orc'] / totals['uruk']:14.2f}{codes['orc'] / codes['uruk']:10.2f}")
+        for label in labels[1:]:
+            ratios = f"{totals['orc'] / totals[label]:14.2f}{codes['orc'] / codes[label]:10.2f}"
+            print(f"{'':20}orc / {label:6}{'':36}{ratios}")
 
 
 def transactions(servers):
@@ -268,31 +276,57 @@ def transactions(servers):
                     arguments = ["-n", "-c", "4", "-j", "2", "-t", str(count), "-f", script.name]
                     told = server.client("pgbench", *arguments, *(["-C"] if connection == "new" else []), settings=JIT)
                 figures[server.label] = float(re.search(r"tps = ([\d.]+)", told)[1])
-            print(f"  {name:6} {connection} connection: orc {figures['orc']:8.2f}, uruk {figures['uruk']:8.2f}, ratio {figures['uruk'] / figures['orc']:.2f}")
+            print(f"  {name:6} {connection:4} connection: {beside(figures)}")
 
 
 def memory(servers):
     print("\nresident memory of a backend after 1,200 short queries, kB:")
     status = r"select (regexp_match(pg_read_file('/proc/self/status'), 'VmRSS:\s+(\d+)'))[1];"
     sizes = {server.label: int(server.query(f"{QUERIES['short']};" * 1200 + status, JIT).split()[-1]) for server in servers}
-    print(f"  orc {sizes['orc']}, uruk {sizes['uruk']}, ratio {sizes['uruk'] / sizes['orc']:.2f}")
+    print(f"  {beside(sizes)}")
+
+
+def beside(figures):
+    """Each figure, with its ratio to ORC's."""
+    told = [f"{label} {figure:.6g} ({figure / figures['orc']:.2f})" for label, figure in figures.items()]
+    return ", ".join(told)
 
 
 def regress(args):
     tree = source() / "src" / "test" / "regress"
     with databases(args.user, ["uruk"]) as folder:
-        environment = uruk_environment(folder, args.user)
+        environment = uruk_environment(folder, "code", args.user) | {"URUK_ORC_REPORT": "1"}
         with serving("uruk", folder / "uruk", args.user, [library()], environment) as server:
-            off = suite(tree, folder, server, "off", {"jit": "off"})
+            tests = args.tests.split(",") if args.tests else [f"--schedule={tree / 'parallel_schedule'}"]
+            off = suite(tree, folder, server, "off", tests, {"jit": "off"})
             for label in ("cold", "warm"):
-                on = suite(tree, folder, server, label, JIT)
+                before = len(reports(server))
+                on = suite(tree, folder, server, label, tests, JIT)
+                tell_of_cache(label, reports(server)[before:], folder / "code")
                 other = [test for test in sorted(off) if on.get(test) != off[test]]
                 print(f"{label} cache: {len(off)} tests, {len(other)} with another result than jit=off: {' '.join(other) or 'none'}")
                 if other and not args.keep_going:
                     raise Failure("the results differ")
 
 
-def suite(tree, folder, server, label, settings):
+def reports(server):
+    """The lines that liburuk_orc.so has written to the server's log."""
+    lines = (server.directory / "log").read_text(errors="replace").splitlines()
+    return [line.removeprefix("uruk: ") for line in lines if line.startswith("uruk: ")]
+
+
+def tell_of_cache(label, lines, cache):
+    hits = sum(line.endswith(": object") for line in lines)
+    misses = sum(": no object: " in line for line in lines)
+    size = sum(path.stat().st_blocks * 512 for path in cache.rglob("*"))
+    share = 100 * hits / max(hits + misses, 1)
+    print(f"{label} cache: {hits} hits, {misses} misses ({share:.1f} % hits), {size / 1e6:.0f} MB on disk")
+    reasons = collections.Counter(line.split("it has no shape: ")[1] for line in lines if "it has no shape: " in line)
+    for reason, count in reasons.most_common(10):
+        print(f"  {count} modules without a shape: {reason}")
+
+
+def suite(tree, folder, server, label, tests, settings):
     """The result of each test of the regression suite."""
     say(f"regression suite, {label}")
     output = folder / f"regress-{label}"
@@ -303,7 +337,7 @@ def suite(tree, folder, server, label, settings):
     with open(BUILD / f"regress-{label}.log", "wb") as log:
         subprocess.run(
             [str(tree / "pg_regress"), f"--inputdir={tree}", f"--outputdir={output}", f"--bindir={INSTALLED / 'bin'}",
-             f"--dlpath={tree}", f"--host={server.directory}", f"--schedule={tree / 'parallel_schedule'}", "--max-connections=3"],
+             f"--dlpath={tree}", f"--host={server.directory}", "--max-connections=3", *tests],
             stdout=log, stderr=log, env=os.environ | {"PGOPTIONS": options}, check=False, **as_user(server.user),
         )  # fmt: skip
     results = {path.stem: path.read_bytes() for path in (output / "results").glob("*.out")}
@@ -318,6 +352,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="rounds of `measure` [default: %(default)s]")
     parser.add_argument("--queries", help=f"names with commas between, of {', '.join(QUERIES)}")
     parser.add_argument("--user", default="nobody", help="as whom servers run if you are root [default: %(default)s]")
+    parser.add_argument("--tests", help="names of tests of the regression suite with commas between [default: all]")
     parser.add_argument("--keep-going", action="store_true", help="go on if results of the regression suite differ")
     args = parser.parse_args()
     steps = {"build": build, "measure": measure, "regress": regress}
