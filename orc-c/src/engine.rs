@@ -11,10 +11,10 @@ use uruk::pipeline::ir::{
 use uruk::pipeline::linking::ObjectLinkingLayer;
 use uruk::pipeline::object::ObjectLayer;
 use uruk::pipeline::runtime::process::ProcessSymbols;
-use uruk::{CacheOptions, Jit, JitBuilder};
+use uruk::{Jit, JitBuilder};
 
 use crate::boundary::Out;
-use crate::cache;
+use crate::cache::{self, SharedCache};
 use crate::callbacks::Data;
 use crate::dylib;
 use crate::errors::Problem;
@@ -38,7 +38,7 @@ pub(crate) struct Engine {
     pub(crate) transforms: Arc<Transforms>,
     pub(crate) reporter: Reporter,
     /// Modules are looked for by their shape.
-    pub(crate) has_cache: bool,
+    cache: Mutex<Option<SharedCache>>,
     triple: CString,
     layout: CString,
     /// Those that end with the engine.
@@ -119,15 +119,11 @@ fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter) -> JitBuilder 
 impl Engine {
     fn new(target: JitTargetMachineBuilder) -> Result<Arc<Self>, Problem> {
         let reporter = Reporter::default();
-        let cache = cache::open().unwrap_or_else(|problem| {
-            problem.report();
-            None
-        });
-        let has_cache = cache.is_some();
-        let builder = cache.into_iter().fold(builder(&target, &reporter), |builder, cache| {
-            // All share the entries in memory too.
-            builder.cache(CacheOptions::store(cache).memory_bytes(0))
-        });
+        let cache = cache::open();
+        let mut builder = builder(&target, &reporter);
+        if let Some(cache) = &cache {
+            builder = builder.cache(cache.options());
+        }
         let jit = builder.build()?;
         let transforms = Arc::new(Transforms::default());
         let objects: Arc<dyn ObjectLayer> =
@@ -148,7 +144,7 @@ impl Engine {
             objects,
             transforms,
             reporter,
-            has_cache,
+            cache: Mutex::new(cache),
             triple,
             layout,
             handles,
@@ -167,6 +163,11 @@ impl Engine {
     /// The engine, unless it was disposed of.
     pub(crate) fn jit(&self) -> Result<Arc<Jit>, Problem> {
         self.jit.lock().clone().ok_or_else(|| Problem::new("the LLJIT was disposed of before"))
+    }
+
+    /// The cache of its modules, unless it was disposed of.
+    pub(crate) fn cache(&self) -> Option<SharedCache> {
+        self.cache.lock().clone()
     }
 
     pub(crate) fn session(&self) -> &ExecutionSession {
@@ -191,9 +192,10 @@ impl Engine {
             drop(handles::take::<ObjectTransform>(parts.object_transform));
             drop(handles::take::<Linking>(parts.linking));
         }
-        let jit = self.jit.lock().take();
+        let (jit, cache) = (self.jit.lock().take(), self.cache.lock().take());
         // The session closes while the client's handles of trackers and names still live.
         crate::callbacks::in_place(|| drop(jit));
+        cache.into_iter().for_each(SharedCache::finish);
         dylib::forget(&self.session);
         names::clear_dead();
     }

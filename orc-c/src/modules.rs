@@ -35,10 +35,12 @@ fn add(module: WrappedModule, engine: &Engine, tracker: &ResourceTracker) -> Res
         return Err(Problem::new("the module goes to a dylib of another LLJIT"));
     }
     if let WrappedModule::Client { module, .. } = &module
-        && engine.has_cache
+        && let Some(cache) = engine.cache()
         && engine.transforms.let_pass()
     {
-        return add_shaped(module, engine, tracker);
+        add_shaped(module, engine, tracker)?;
+        cache.tell_of_failure();
+        return Ok(());
     }
     module.look(|_| ())?;
     let unit = match module {

@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use uruk::pipeline::cache::{Access, DiskCache, PackLimits};
 
@@ -146,13 +147,67 @@ fn the_lljits_of_a_process_share_a_cache() {
     assert_eq!(run_with("shared.c", Way::Linked, &environment), (expected("shared.c"), true));
 }
 
+/// A program for several tests, built once: a file that runs cannot be written. Its modules are PostgreSQL's.
+fn live_host() -> &'static Path {
+    static HOST: OnceLock<PathBuf> = OnceLock::new();
+    HOST.get_or_init(|| build_for("live.c", Way::Linked))
+}
+
+/// PostgreSQL's way: modules that are optimized in place, in a context that the client keeps, with addresses of its heap in them.
 #[test]
-fn a_directory_that_others_may_write_to_is_refused_aloud_and_the_program_runs() {
-    let cache = cache_directory("open-to-all");
+fn optimized_modules_of_another_process_are_found_by_their_shape() {
+    const MODULES: usize = 24;
+    let (cache, host) = (cache_directory("live-cache"), live_host());
+    let answers = output_of(&mut Command::new(host)).0;
+    for number in 0..4 {
+        let mut command = Command::new(host);
+        command.env("LIVE_NUMBER", number.to_string());
+        let (text, succeeded) = output_of(command.env("URUK_ORC_CACHE", &cache).env("URUK_ORC_REPORT", "1"));
+        let (reports, lines): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with("uruk: "));
+        assert!(succeeded && lines == answers.lines().collect::<Vec<_>>(), "{text}");
+        let count = |report: &str| reports.iter().filter(|line| **line == report).count();
+        let counts = [count("uruk: test: object"), count("uruk: test: no object: not stored")];
+        assert_eq!(counts, if number == 0 { [0, MODULES] } else { [MODULES, 0] }, "{text}");
+        assert!(!text.contains("no shape"), "{text}");
+    }
+}
+
+#[test]
+fn a_module_without_a_shape_is_reported_with_the_reason() {
+    let (cache, host) = (cache_directory("shapeless-cache"), build_for("shapeless.c", Way::Linked));
+    let mut command = Command::new(host);
+    let (text, succeeded) = output_of(command.env("URUK_ORC_CACHE", cache).env("URUK_ORC_REPORT", "1"));
+    let report = "uruk: test: no interface: it has no shape: a section or partition, in `placed`";
+    assert!(succeeded && text.starts_with("8\n") && text.lines().any(|line| line == report), "{text}");
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_is_refused_aloud_and_once_and_the_program_runs() {
+    let (cache, host) = (cache_directory("open-to-all"), live_host());
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).expect("it is ours");
-    let host = build_for("cached.c", Way::Linked);
-    let (text, succeeded) = output_of(Command::new(host).arg("5").env("URUK_ORC_CACHE", cache));
-    assert!(succeeded && text.starts_with("5\nJIT session error: "), "{text}");
+    let file = cache.join("file");
+    fs::write(&file, "").expect("it is ours");
+    for (directory, why) in
+        [(&*cache, "others may write to the cache directory"), (&*file, "the cache directory")]
+    {
+        let (text, succeeded) = output_of(Command::new(host).env("URUK_ORC_CACHE", directory));
+        let start = format!("JIT session error: URUK_ORC_CACHE is not in use, all code is compiled: {why}");
+        let told: Vec<_> = text.lines().filter(|line| line.contains("error")).collect();
+        assert!(succeeded && told.len() == 1 && told[0].starts_with(&start), "{text}");
+    }
+}
+
+/// A limit on the size of files stands for a full disk: the system refuses to write on.
+#[test]
+fn a_cache_that_cannot_be_written_is_reported_once_and_the_program_runs() {
+    let (cache, host) = (cache_directory("full-cache"), live_host());
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\"";
+    let mut command = Command::new("sh");
+    let (text, succeeded) = output_of(command.args(["-c", script]).arg(host).env("URUK_ORC_CACHE", cache));
+    let start =
+        "JIT session error: URUK_ORC_CACHE cannot be written, new code is not kept: the system refused";
+    let told: Vec<_> = text.lines().filter(|line| line.contains("error")).collect();
+    assert!(succeeded && told.len() == 1 && told[0].starts_with(start), "{text}");
 }
 
 /// How a program says that it wants passes to be put off.

@@ -678,7 +678,7 @@ void Reader::global(const GlobalValue &G) {
   attachments(Attached);
   if (F) {
     number(F->getCallingConv());
-    // An intrinsic's attributes are LLVM's affair: a module that is read from bitcode gets those that this LLVM gives it, whatever it had.
+    // An intrinsic's attributes are LLVM's affair: a module that is read from bitcode gets those that this LLVM gives it.
     if (!F->getIntrinsicID()) attributes(F->getAttributes(), false);
     number(F->hasPersonalityFn());
     if (F->hasPersonalityFn()) constant(F->getPersonalityFn());

@@ -32,7 +32,7 @@
 //! that defines a function of the C library: passes know these by their names.
 //!
 //! *An intrinsic is LLVM's.* The attributes of its declaration do not count: each module that is compiled was read from bitcode, and got those that
-//! LLVM gives the intrinsic, whatever it had. Passes that know a call's size add some to the declaration, and these go there.
+//! LLVM gives the intrinsic. Passes infer more for it (`mustprogress`), and reading takes these away.
 //!
 //! *One form, one table.* On a miss the copy is read by the same reader, and its form must be the same, byte by byte. So the numbers in the object
 //! that is stored are those that a hit finds.

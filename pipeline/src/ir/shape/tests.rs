@@ -254,8 +254,8 @@ fn a_copy_of_another_module_is_refused() {
     assert_eq!(refused, Err(Miss::NoShape { why }));
 }
 
-/// PostgreSQL's modules had no hits for it: passes mark an intrinsic that returns as one that makes progress, and who reads bitcode gives it
-/// LLVM's own attributes again.
+/// PostgreSQL's modules had no hits: passes mark an intrinsic that returns as one that makes progress. Its copy by way of bitcode has LLVM's own
+/// attributes again, and so read otherwise.
 #[test]
 fn attributes_that_passes_gave_to_an_intrinsic_do_not_count() {
     let (shape, module) = (read(BASE).expect("it has a shape"), parse(BASE));
