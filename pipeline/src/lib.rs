@@ -22,5 +22,7 @@ pub mod object;
 #[cfg(feature = "helpers")]
 pub mod peer;
 pub mod platform;
+#[cfg(feature = "helpers")]
+pub mod remote;
 pub mod runtime;
 pub mod tiers;

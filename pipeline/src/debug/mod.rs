@@ -32,7 +32,7 @@ pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolSource, SymbolTable};
 pub use lines::SourcePlace;
 pub(crate) use listing::is_of_unit;
 pub use listing::{FunctionCode, code_of_unit, name_at};
-pub use names::{NameRegistration, SymbolAt, register, symbol_at};
+pub use names::{NameRegistration, SymbolAt, register, symbol_at, symbol_in};
 pub(crate) use names::{TABLE, try_symbol_at};
 pub(crate) use watchers::WATCHERS;
 pub use watchers::{PerfFormat, has_debugger, set_debugger, set_perf, settle};

@@ -70,6 +70,14 @@ pub fn register(code: NamedCode) -> NameRegistration {
 /// Linear in the symbols of the object. If that has DWARF, it is relocated and read anew each time: milliseconds for a large object.
 pub fn symbol_at(address: ExecutorAddr) -> Option<SymbolAt> {
     let code = TABLE.lock().find(address.value())?.clone();
+    symbol_in(&code, address)
+}
+
+/// The name of an address in a piece of code, which may be in no table.
+///
+/// # Cost
+/// As of [`symbol_at`].
+pub fn symbol_in(code: &NamedCode, address: ExecutorAddr) -> Option<SymbolAt> {
     let symbol = code.symbol_at(address.value())?;
     Some(SymbolAt {
         symbol: code.symbols.name(&symbol).into(),
@@ -77,7 +85,7 @@ pub fn symbol_at(address: ExecutorAddr) -> Option<SymbolAt> {
         unit: code.unit_of(&symbol).into(),
         dylib: code.dylib.clone(),
         is_stub: code.is_stubs,
-        place: lines::place_of(&code, address.value()),
+        place: lines::place_of(code, address.value()),
     })
 }
 

@@ -164,4 +164,10 @@ pub enum TlsError {
         /// How many there can be.
         limit: usize,
     },
+    /// Another process has given a number that cannot be.
+    #[error("{number:#x} is not the number of a new module")]
+    Foreign {
+        /// The number.
+        number: u64,
+    },
 }

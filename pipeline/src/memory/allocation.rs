@@ -124,7 +124,8 @@ impl Drop for Allocation {
     }
 }
 
-fn check(owner: &str, request: &SegmentRequest) -> Result<(), MemoryError> {
+/// Whether the request makes sense.
+pub(super) fn check(owner: &str, request: &SegmentRequest) -> Result<(), MemoryError> {
     let invalid = |what| Err(MemoryError::Invalid { owner: owner.into(), what });
     if !request.align.is_power_of_two() || request.align > 1 << 30 {
         return invalid("the alignment is not a power of two up to 1 GiB");

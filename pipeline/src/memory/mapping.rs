@@ -206,6 +206,43 @@ pub(super) fn map_contents(
         .map_err(protect_error(start, len, "pages of a file"))
 }
 
+/// Maps pages of a file over `start..start + len` of the reserved range, as others write them, with the protection of `kind`: code or constants.
+pub(super) fn map_shared_contents(
+    file: &File,
+    offset: u64,
+    start: usize,
+    len: usize,
+    kind: SegmentKind,
+) -> Result<(), MemoryError> {
+    let prot = match kind {
+        SegmentKind::Code => ProtFlags::READ | ProtFlags::EXEC,
+        _ => ProtFlags::READ,
+    };
+    // SAFETY: the range lies in our reserved range and belongs to the caller, so nothing is replaced but the reservation.
+    unsafe {
+        rustix::mm::mmap(
+            pointer(start).cast(),
+            len,
+            prot,
+            MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
+            file,
+            offset,
+        )
+    }
+    .map(drop)
+    .map_err(protect_error(start, len, "pages of a file"))
+}
+
+/// Maps the first `len` bytes of a file where the system likes, to be written.
+pub(super) fn map_working_view(file: &File, len: usize) -> rustix::io::Result<usize> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh mapping at an address of the system's choice touches no existing one.
+    let view = unsafe {
+        rustix::mm::mmap(ptr::null_mut(), len, prot, MapFlags::SHARED | MapFlags::NORESERVE, file, 0)
+    }?;
+    Ok(view.expose_provenance())
+}
+
 /// Maps private, writable, zeroed memory over `start..start + len` of the reserved range.
 pub(super) fn map_private(start: usize, len: usize) -> Result<(), MemoryError> {
     // SAFETY: the range lies in our reserved range and belongs to the caller, so nothing is replaced but

@@ -25,6 +25,7 @@ mod mapping;
 mod piece;
 mod ranges;
 mod reserve;
+mod shared;
 mod slab;
 mod stack;
 mod temporary_file;
@@ -46,6 +47,7 @@ pub(crate) use stack::StackMapping;
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
 pub use mapped_file::FileSegment;
+pub use shared::{SharedFile, SharedMemory, SharedRange};
 pub use temporary_file::TemporaryFile;
 pub use window::ProgramWindow;
 
@@ -169,6 +171,11 @@ pub trait Backing: Send + Sync {
     /// allocated.
     fn finalize(&mut self) -> Result<(), MemoryError>;
 
+    /// Pages of which the process that runs the code has copies of its own, as addresses there, if it is another process. The default has none.
+    fn private_ranges(&self) -> Vec<Range<u64>> {
+        Vec::new()
+    }
+
     /// Bytes allocated, by kind.
     fn bytes(&self) -> SegmentBytes;
 
@@ -244,6 +251,11 @@ impl FinalizedAlloc {
     /// Bytes allocated, by kind.
     pub fn bytes(&self) -> SegmentBytes {
         self.backing.bytes()
+    }
+
+    /// See [`Backing::private_ranges`].
+    pub fn private_ranges(&self) -> Vec<Range<u64>> {
+        self.backing.private_ranges()
     }
 
     /// Bytes that occupy physical memory now, by kind.

@@ -39,7 +39,7 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    fn of(error: Errno) -> Self {
+    pub(super) fn of(error: Errno) -> Self {
         match error {
             Errno::PIPE | Errno::CONNRESET => Self::Closed,
             error => Self::System(error.into()),
@@ -48,7 +48,7 @@ impl ChannelError {
 }
 
 /// Waits until a socket can be read from or written to; an error ends the sending or receiving.
-pub(super) type Wait<'a> = &'a mut dyn FnMut(&UnixStream, PollFlags) -> Result<(), ChannelError>;
+pub(crate) type Wait<'a> = &'a mut dyn FnMut(&UnixStream, PollFlags) -> Result<(), ChannelError>;
 
 impl Channel {
     /// Frames over `stream`, whose other side no other part of this process has.
@@ -78,7 +78,7 @@ impl Channel {
         self.receive_while(&mut wait_for_ever)
     }
 
-    pub(super) fn send_while(
+    pub(crate) fn send_while(
         &mut self,
         kind: u16,
         id: u32,
@@ -109,7 +109,7 @@ impl Channel {
         Ok(())
     }
 
-    pub(super) fn receive_while(&mut self, wait: Wait<'_>) -> Result<PeerFrame, ChannelError> {
+    pub(crate) fn receive_while(&mut self, wait: Wait<'_>) -> Result<PeerFrame, ChannelError> {
         let mut unwatched_bytes = 0;
         loop {
             match recv(&self.stream, self.reader.room(), RecvFlags::DONTWAIT) {

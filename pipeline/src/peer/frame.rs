@@ -116,6 +116,15 @@ pub(super) fn header(
     Ok(header)
 }
 
+/// The header of a frame of this kind, without an id and without bulk.
+pub(crate) fn empty_header(kind: u16, body_bytes: u32) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(&body_bytes.to_le_bytes());
+    header[12..14].copy_from_slice(&kind.to_le_bytes());
+    header[14..].copy_from_slice(&MARK.to_le_bytes());
+    header
+}
+
 /// The sizes, the id and the kind of a frame whose parts have not come yet.
 #[derive(Clone, Copy, Debug)]
 struct AnnouncedFrame {

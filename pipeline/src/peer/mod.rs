@@ -12,9 +12,14 @@
 //! A peer that did not answer properly is killed and reaped: no frame of it is read later.
 
 mod channel;
+mod deadline;
+mod descriptors;
 mod frame;
 mod process;
 
 pub use channel::{Channel, ChannelError};
+pub use deadline::Deadline;
+pub use descriptors::{receive_descriptors, send_descriptors, set_aside};
+pub(crate) use frame::empty_header;
 pub use frame::{FrameError, FrameLimits, FrameReader, HEADER_BYTES, PeerFrame};
-pub use process::{Deadline, PeerError, PeerProcess, PeerProgram, ProcessEnd, end_with_parent};
+pub use process::{PeerError, PeerProcess, PeerProgram, ProcessEnd, end_with_parent};

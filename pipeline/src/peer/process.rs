@@ -11,14 +11,17 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
 use super::channel::{Channel, ChannelError};
+use super::deadline::Deadline;
+use super::descriptors::set_aside;
 use super::frame::PeerFrame;
+use crate::runtime::tls::SignalsBlocked;
 
 /// So much of what a peer writes to stderr is kept: its last words.
 const SAID_BYTES: usize = 4 << 10;
@@ -168,11 +171,25 @@ impl PeerProcess {
     /// # Errors
     /// The system's, if the program cannot be started.
     pub fn start(program: &PeerProgram) -> io::Result<Self> {
-        let (near, far) = UnixStream::pair()?;
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).process_group(0);
-        command.stdin(OwnedFd::from(far)).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        Self::spawn(command)
+    }
+
+    /// Starts `program` with a channel as its stdin, beside this process: it has the same stdout and stderr, and control-C reaches both.
+    ///
+    /// # Errors
+    /// The system's, if the program cannot be started.
+    pub fn start_beside(program: &PeerProgram) -> io::Result<Self> {
+        let mut command = Command::new(&program.path);
+        command.args(&program.arguments);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> io::Result<Self> {
+        let (near, far) = UnixStream::pair()?;
+        let mut child = command.stdin(OwnedFd::from(far)).spawn()?;
         let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         let said = LastWords { stderr: child.stderr.take(), bytes: VecDeque::new() };
         if let Some(stderr) = &said.stderr {
@@ -219,6 +236,19 @@ impl PeerProcess {
         received.map_err(|error| self.end(error, deadline))
     }
 
+    /// A second handle of the channel. One may be for sending, the other for receiving.
+    ///
+    /// # Errors
+    /// The system's, if there are too many descriptors.
+    pub fn second_channel(&self) -> io::Result<Channel> {
+        Ok(Channel::new(self.channel.stream().try_clone()?))
+    }
+
+    /// A descriptor that can be read from when the process has ended. `None` where the system has none.
+    pub fn end_descriptor(&self) -> Option<OwnedFd> {
+        self.descriptor.as_ref()?.try_clone().ok()
+    }
+
     /// Forgets what the peer has said so far, which belongs to earlier work.
     pub fn forget_words(&mut self) {
         self.said.hear();
@@ -231,7 +261,8 @@ impl PeerProcess {
         PeerError::Lied { pid: self.pid(), why: why.into(), said: self.said.take() }
     }
 
-    fn end(&mut self, error: ChannelError, deadline: Deadline) -> PeerError {
+    /// Ends the peer, with which there was this error.
+    pub(crate) fn end(&mut self, error: ChannelError, deadline: Deadline) -> PeerError {
         let pid = self.pid();
         match error {
             ChannelError::Closed => {
@@ -240,7 +271,7 @@ impl PeerProcess {
             }
             ChannelError::Late => {
                 self.kill();
-                PeerError::Late { pid, limit: deadline.limit, said: self.said.take() }
+                PeerError::Late { pid, limit: deadline.limit(), said: self.said.take() }
             }
             ChannelError::System(error) => {
                 self.kill();
@@ -251,7 +282,7 @@ impl PeerProcess {
     }
 
     /// How it ended, which it is about to do by itself.
-    fn reap(&mut self) -> ProcessEnd {
+    pub(crate) fn reap(&mut self) -> ProcessEnd {
         let deadline = Deadline::after(Duration::from_millis(END_MS));
         while let Some(descriptor) = &self.descriptor {
             let mut ended = [PollFd::new(descriptor, PollFlags::IN)];
@@ -279,33 +310,6 @@ impl Drop for PeerProcess {
         if self.owner == std::process::id() {
             self.kill();
         }
-    }
-}
-
-/// A time by which something has to be done.
-#[derive(Clone, Copy, Debug)]
-pub struct Deadline {
-    /// Nothing if it is beyond what a clock shows.
-    at: Option<Instant>,
-    limit: Duration,
-}
-
-impl Deadline {
-    /// So long from now.
-    pub fn after(limit: Duration) -> Self {
-        Self { at: Instant::now().checked_add(limit), limit }
-    }
-
-    /// The time that is left; nothing if there is no end.
-    fn left(&self) -> Option<Timespec> {
-        let left = self.at?.saturating_duration_since(Instant::now());
-        // Rounded up, so that no time is left when the call is over.
-        let (seconds, nanoseconds) = (left.as_secs(), left.subsec_nanos());
-        Some(Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: nanoseconds.into() })
-    }
-
-    fn is_over(&self) -> bool {
-        self.at.is_some_and(|at| at <= Instant::now())
     }
 }
 
@@ -382,7 +386,9 @@ pub fn end_with_parent(channel: &Channel, parent: u32) -> io::Result<()> {
     if getppid() != Some(parent) {
         return Err(gone());
     }
-    let stream = channel.stream().try_clone()?;
+    let stream = set_aside(channel.stream().try_clone()?.into());
+    let process = process.map(set_aside);
+    let blocked = SignalsBlocked::now(); // The thread has them blocked to its end: signals are for the threads that work.
     let watch = move || loop {
         // Nothing is asked of the channel: its end is always told.
         let mut awaited = vec![PollFd::new(&stream, PollFlags::empty())];
@@ -393,7 +399,9 @@ pub fn end_with_parent(channel: &Channel, parent: u32) -> io::Result<()> {
             _ => _ = kill_process(getpid(), Signal::KILL),
         }
     };
-    uruk_core::sync::thread::Builder::new().name("uruk parent".to_owned()).spawn(watch).map(drop)
+    let started = uruk_core::sync::thread::Builder::new().name("uruk parent".to_owned()).spawn(watch);
+    drop(blocked);
+    started.map(drop)
 }
 
 #[cfg(test)]

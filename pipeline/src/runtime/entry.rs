@@ -54,6 +54,15 @@ pub unsafe fn call_initializer(
     unsafe { uruk_enter_program(function.value(), argc, argv, envp) };
 }
 
+/// Calls a function of up to six integers or pointers, and gives its result. One with fewer parameters does not look at the rest.
+///
+/// # Safety
+/// `function` is the address of code that can be called with these arguments.
+pub unsafe fn call_function(function: ExecutorAddr, arguments: &[u64; 6]) -> u64 {
+    // SAFETY: passed on to the caller.
+    unsafe { uruk_enter_function(function.value(), arguments.as_ptr()) }
+}
+
 /// Calls an exit handler or an element of a `.fini_array`. A function with fewer parameters does not look at the rest.
 ///
 /// # Safety
@@ -64,6 +73,7 @@ pub unsafe fn call_handler(function: ExecutorAddr, first: usize, second: usize) 
 }
 
 unsafe extern "C" {
+    fn uruk_enter_function(function: u64, arguments: *const u64) -> u64;
     fn uruk_enter_handler(function: u64, first: usize, second: usize);
     fn uruk_enter_program(entry: u64, argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int;
     fn uruk_enter_program_and_exit(
@@ -136,6 +146,31 @@ std::arch::global_asm!(
     "ret",
     ".cfi_endproc",
     ".size uruk_enter_handler, . - uruk_enter_handler",
+    ".p2align 4",
+    ".globl uruk_enter_function",
+    ".hidden uruk_enter_function",
+    ".type uruk_enter_function, @function",
+    "uruk_enter_function:",
+    ".cfi_startproc",
+    ".cfi_undefined rip",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    "xor ebp, ebp",
+    "mov r11, rdi",
+    "mov r10, rsi",
+    "mov rdi, [r10]",
+    "mov rsi, [r10 + 8]",
+    "mov rdx, [r10 + 16]",
+    "mov rcx, [r10 + 24]",
+    "mov r8, [r10 + 32]",
+    "mov r9, [r10 + 40]",
+    "xor eax, eax",
+    "call r11",
+    "pop rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_endproc",
+    ".size uruk_enter_function, . - uruk_enter_function",
     ".popsection",
     exit = sym libc::exit,
 );
@@ -173,6 +208,16 @@ mod tests {
         let status =
             unsafe { call_main(entry, 3, ptr::without_provenance_mut(4), ptr::without_provenance_mut(5)) };
         assert_eq!(status, 345);
+    }
+
+    #[test]
+    fn six_arguments_and_a_result_pass_through() {
+        extern "C" fn digits(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
+            [a, b, c, d, e, f].iter().fold(0, |sum, digit| sum * 10 + digit)
+        }
+        let function = ExecutorAddr::from_ptr(digits as extern "C" fn(_, _, _, _, _, _) -> _ as *const u8);
+        // SAFETY: the function has the required type.
+        assert_eq!(unsafe { call_function(function, &[1, 2, 3, 4, 5, 6]) }, 123_456);
     }
 
     #[test]

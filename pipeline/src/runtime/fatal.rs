@@ -29,6 +29,8 @@ use std::time::{Duration, Instant};
 
 use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use super::frames;
+
 /// The text that is written when a signal ends the process.
 ///
 /// | `text` | next |
@@ -67,6 +69,20 @@ pub enum ReportedSignals {
 /// Writes the frames of the thread that a signal has stopped: [`frames`](super::frames) has the function. The last argument is that of the
 /// handler.
 pub type WriteFrames = unsafe fn(&mut dyn fmt::Write, *const c_void) -> fmt::Result;
+
+/// Told of a fault in place of a report: the signal, and the address of the instruction in the innermost frame of the code that is asked for. Called in
+/// the signal's handler.
+pub type TellFault = fn(c_int, u64);
+
+/// The function that is told, and the code that is asked for.
+static TOLD: OnceLock<(TellFault, std::ops::Range<u64>)> = OnceLock::new();
+
+/// Has `tell` told of faults and aborts, and nothing written. To be called once, before the process has threads of the program's.
+pub fn tell_faults(code: std::ops::Range<u64>, tell: TellFault) {
+    if TOLD.set((tell, code)).is_ok() {
+        report_at_fatal_signals(ReportedSignals::Faults, frames::write_of_signal);
+    }
+}
 
 /// The signals of faults and aborts.
 const FAULTS: [c_int; 7] =
@@ -156,6 +172,12 @@ impl FatalReport {
     /// # Safety
     /// `context` is the third argument of the handler.
     unsafe fn write(&self, signal: c_int, context: *const c_void) {
+        if let Some((tell, code)) = TOLD.get() {
+            // SAFETY: the caller's obligation.
+            return tell(signal, unsafe {
+                frames::find_of_signal(context, |address| code.contains(&address))
+            });
+        }
         // ordering[fatal-report]: AcqRel. Pairs with itself, as in `swap`.
         let text = self.text.swap(ptr::null_mut(), Ordering::AcqRel);
         // Relaxed: as in `withdraw`.

@@ -146,6 +146,28 @@ pub unsafe fn write_of_signal(out: &mut dyn Write, context: *const c_void) -> fm
     writeln!(out, "  ... and more")
 }
 
+/// The address in the innermost frame that `is_wanted`, of the thread that a signal has stopped; in the innermost of all if none is.
+///
+/// # Safety
+/// `context` is the third argument of a signal handler.
+pub unsafe fn find_of_signal(context: *const c_void, is_wanted: impl Fn(u64) -> bool) -> u64 {
+    // SAFETY: the caller's obligation.
+    let mut registers = unsafe { Registers::of_signal(context) };
+    let innermost = registers.pc();
+    for number in 0..FRAMES_MAX {
+        let is_call = number > 0;
+        let address = registers.pc().wrapping_sub(u64::from(is_call));
+        if is_wanted(address) {
+            return address;
+        }
+        match registers.of_caller(is_call) {
+            Some(caller) => registers = caller,
+            None => break,
+        }
+    }
+    innermost
+}
+
 fn write_frame(out: &mut dyn Write, number: usize, pc: u64, is_call: bool) -> fmt::Result {
     write!(out, "{number:>4}: {pc:#018x} ")?;
     let back = u64::from(is_call);

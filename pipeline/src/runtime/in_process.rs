@@ -1,6 +1,6 @@
 //! [`InProcessExecutor`]: this process as the place where code runs.
 //!
-//! Everything that the publication of code does to the process is in [`publish`](Executor::publish) below, and `InProcess` takes it back.
+//! Everything that the publication of code does to the process is in [`publish_here`] below, and `InProcess` takes it back.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use uruk_core::sync::Arc;
 use super::endings::Ending;
 use super::forks::{self, LockOrder};
 use super::process::{self, KnownEntry};
-use super::tls::{self, ReservedTls, TlsIndex, TlsModule, register_module};
+use super::tls::{self, ReservedTls, TlsIndex, TlsModule, adopt_module, register_module};
 use super::unwind::{self, UnwindError, UnwindRegistration};
 use super::{call_through, ifunc, tls::distance_from_thread_pointer};
 use crate::debug::{self, NamedCode};
@@ -42,9 +42,7 @@ impl Executor for InProcessExecutor {
     }
 
     fn entries(&self) -> RuntimeEntries {
-        let [first_call, counted_call] = call_through::resolvers();
-        let (tls_resolvers, ifunc_thunk) = (TlsResolvers::of_process(), ifunc::lazy_thunk());
-        RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }
+        entries_here()
     }
 
     fn place_tls(&self, shape: TlsShape) -> Result<TlsReservation, TlsError> {
@@ -85,30 +83,60 @@ impl Executor for InProcessExecutor {
         tls: Option<TlsReservation>,
         actions: Actions,
     ) -> Result<Box<dyn Published>, PublishError> {
-        let Actions { low_entry, tls: image, unwind, is_stubs, names, end } = actions;
-        let finalize = uruk_core::phase!("memory.finalize");
-        let memory = uruk_core::in_span(finalize, || memory.finalize())?;
-        // Each step that fails drops the ones before it, so they are in the order of `InProcess`.
-        let low_entry = low_entry.map(KnownEntry::new).transpose()?;
-        if let (Some(tls), Some(image)) = (&tls, image) {
-            tls.initialize(image);
-        }
-        let tls = tls;
-        let register = if is_stubs { unwind::register_stubs } else { unwind::register };
-        let unwind = unwind.map(|table| register(table.code, table.eh_frame_hdr)).transpose();
-        let unwind = unwind.map_err(refused)?;
-        let names = names.map(register_names).transpose().map_err(refused)?;
-        let ending = end.map(Ending::new).transpose();
-        let ending = ending.map_err(|code| refused(UnwindError::Watch { code }))?;
-        Ok(Box::new(InProcess {
-            ending,
-            _names: names,
-            _unwind: unwind,
-            _tls: tls,
-            _low_entry: low_entry,
-            memory,
-        }))
+        publish_here(memory, tls, actions)
     }
+}
+
+/// The functions of this process that linked code calls without naming them.
+pub(crate) fn entries_here() -> RuntimeEntries {
+    let [first_call, counted_call] = call_through::resolvers();
+    let (tls_resolvers, ifunc_thunk) = (TlsResolvers::of_process(), ifunc::lazy_thunk());
+    RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }
+}
+
+/// Makes code known to this process, as [`Executor::publish`] does.
+///
+/// # Errors
+/// As there.
+pub(crate) fn publish_here(
+    memory: InFlightAlloc,
+    tls: Option<TlsReservation>,
+    actions: Actions,
+) -> Result<Box<dyn Published>, PublishError> {
+    let Actions { low_entry, tls: image, unwind, is_stubs, names, end } = actions;
+    let finalize = uruk_core::phase!("memory.finalize");
+    let memory = uruk_core::in_span(finalize, || memory.finalize())?;
+    // Each step that fails drops the ones before it, so they are in the order of `InProcess`.
+    let low_entry = low_entry.map(KnownEntry::new).transpose()?;
+    if let (Some(tls), Some(image)) = (&tls, image) {
+        tls.initialize(image);
+    }
+    let tls = tls;
+    let register = if is_stubs { unwind::register_stubs } else { unwind::register };
+    let unwind = unwind.map(|table| register(table.code, table.eh_frame_hdr)).transpose();
+    let unwind = unwind.map_err(refused)?;
+    let names = names.map(register_names).transpose().map_err(refused)?;
+    let ending = end.map(Ending::new).transpose();
+    let ending = ending.map_err(|code| refused(UnwindError::Watch { code }))?;
+    Ok(Box::new(InProcess {
+        ending,
+        _names: names,
+        _unwind: unwind,
+        _tls: tls,
+        _low_entry: low_entry,
+        memory,
+    }))
+}
+
+/// Room for thread-local variables under the number that another process has given them.
+///
+/// # Errors
+/// As of [`adopt_module`].
+pub(crate) fn adopt_tls(number: u64, image: TlsImage) -> Result<TlsReservation, TlsError> {
+    let TlsImage { image_bytes, total_bytes, align, .. } = image;
+    let module = adopt_module(number, size(image_bytes), size(total_bytes), size(align))?;
+    let placement = TlsPlacement { module: number, offset: 0 };
+    Ok(TlsReservation::new(placement, Box::new(TlsHome::Module(module))))
 }
 
 fn register_names(names: NamedCode) -> Result<debug::NameRegistration, UnwindError> {

@@ -26,7 +26,7 @@ const PARTS_OF_THE_STATE: [&str; 3] = ["deadlock/threads.rs", "slices/agenda.rs"
 const ROOT: &str = "core/src/protocol/";
 
 /// The rooms of the pipeline, lowest first. A file may know its own room and those before it.
-const PIPELINE: [&str; 19] = [
+const PIPELINE: [&str; 20] = [
     "arch",        // relocations, instructions, templates of code
     "memory",      // pages, and views of them
     "code_ranges", // which code is at an address
@@ -36,6 +36,7 @@ const PIPELINE: [&str; 19] = [
     "guard",       // threads that say what they may be running
     "peer",        // another process that works for this one
     "helpers",     // processes that compile
+    "remote",      // a process that runs the code
     "object",      // files before they are linked
     "platform",    // files of a program, and what they run at start and end
     "cache",       // objects that were compiled before

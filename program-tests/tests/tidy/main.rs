@@ -54,6 +54,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("pipeline/src/memory/", "maps pages and hands out views of them"),
     ("pipeline/src/object/mapping.rs", "maps files"),
     ("pipeline/src/platform/initialize.rs", "runs what was linked"),
+    ("pipeline/src/remote/running.rs", "runs what another process has linked"),
     ("pipeline/src/runtime/", "answers libc and libgcc in their own terms"),
     ("recorder/src/clock.rs", "reads the processor's counter"),
     ("recorder/src/memory.rs", "maps the words of a recording"),

@@ -31,6 +31,7 @@ use std::alloc::Layout;
 use std::fmt;
 
 use uruk_core::ExecutorAddr;
+use uruk_core::sync::Mutex;
 
 use super::forks;
 
@@ -62,13 +63,68 @@ pub struct TlsIndex {
 /// # Concurrency
 /// Callable from any thread.
 pub fn register_module(image_bytes: usize, total_bytes: usize, align: usize) -> Result<TlsModule, TlsError> {
+    let layout = layout_of(image_bytes, total_bytes, align)?;
+    forks::watch().map_err(|code| TlsError::Watch { code })?;
+    Ok(TlsModule { id: registry::register()?, image_bytes, layout })
+}
+
+/// As [`register_module`], with the number that another process has given the module, out of [`ModuleNumbers`].
+///
+/// # Errors
+/// As [`register_module`]; [`TlsError::Foreign`] if the number is none, or is alive.
+pub fn adopt_module(
+    number: u64,
+    image_bytes: usize,
+    total_bytes: usize,
+    align: usize,
+) -> Result<TlsModule, TlsError> {
+    let layout = layout_of(image_bytes, total_bytes, align)?;
+    forks::watch().map_err(|code| TlsError::Watch { code })?;
+    match registry::adopt(number) {
+        true => Ok(TlsModule { id: number, image_bytes, layout }),
+        false => Err(TlsError::Foreign { number }),
+    }
+}
+
+fn layout_of(image_bytes: usize, total_bytes: usize, align: usize) -> Result<Layout, TlsError> {
     let invalid = TlsError::Invalid { image_bytes, total_bytes, align };
     if image_bytes > total_bytes {
         return Err(invalid);
     }
-    let layout = Layout::from_size_align(total_bytes.max(1), align).map_err(|_| invalid)?;
-    forks::watch().map_err(|code| TlsError::Watch { code })?;
-    Ok(TlsModule { id: registry::register()?, image_bytes, layout })
+    Layout::from_size_align(total_bytes.max(1), align).map_err(|_| invalid)
+}
+
+/// The numbers of modules of another process, which are given out here.
+///
+/// # Concurrency
+/// One lock, held for a step.
+#[derive(Debug)]
+pub struct ModuleNumbers(Mutex<registry::Registry>);
+
+impl ModuleNumbers {
+    /// Nothing is given out yet.
+    pub fn new() -> Self {
+        Self(Mutex::new(registry::Registry::new()))
+    }
+
+    /// A number that no module has had.
+    ///
+    /// # Errors
+    /// [`TlsError::Exhausted`] if a million modules are alive.
+    pub fn take(&self) -> Result<u64, TlsError> {
+        self.0.lock().take()
+    }
+
+    /// Ends the life of a number that [`take`](Self::take) has given.
+    pub fn give_back(&self, number: u64) {
+        self.0.lock().give_back(number);
+    }
+}
+
+impl Default for ModuleNumbers {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// The address of our `__tls_get_addr`, for linked code.

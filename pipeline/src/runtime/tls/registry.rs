@@ -50,6 +50,51 @@ pub(in crate::runtime) struct Registry {
 }
 
 impl Registry {
+    pub(super) const fn new() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// A number that nothing has.
+    pub(super) fn take(&mut self) -> Result<u64, TlsError> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() < SLOTS_MAX => {
+                self.slots.push(ModuleSlot { generation: 0, image: None });
+                (self.slots.len() - 1) as u32
+            }
+            None => return Err(TlsError::Exhausted { limit: SLOTS_MAX }),
+        };
+        Ok(self.slots[slot as usize].module(slot as usize))
+    }
+
+    /// Ends the life of a number.
+    pub(super) fn give_back(&mut self, module: u64) {
+        let slot = slot_of(module);
+        let entry = &mut self.slots[slot];
+        entry.image = None;
+        entry.generation += 1;
+        // A slot whose generations are used up is left alone, after two thousand million modules.
+        if entry.generation < 1 << 31 {
+            self.free.push(slot as u32);
+        }
+    }
+
+    /// Takes a number that another registry has taken. `false` if it is none, or is alive.
+    fn adopt(&mut self, module: u64) -> bool {
+        let (slot, generation) = (slot_of(module), (module & !OURS) >> 32);
+        if module & OURS == 0 || slot >= SLOTS_MAX || generation >= 1 << 31 {
+            return false;
+        }
+        while self.slots.len() <= slot {
+            self.free.push(self.slots.len() as u32);
+            self.slots.push(ModuleSlot { generation: 0, image: None });
+        }
+        let Some(free) = self.free.iter().rposition(|&free| free as usize == slot) else { return false };
+        self.free.swap_remove(free);
+        self.slots[slot].generation = generation as u32;
+        true
+    }
+
     fn image(&self, module: u64) -> Option<Image> {
         let slot = slot_of(module);
         let entry = self.slots.get(slot)?;
@@ -59,8 +104,7 @@ impl Registry {
 
 /// Held for bookkeeping, and while a block gets its initial values: the removal of a module waits for that, and unmaps the image
 /// afterwards. Never held while memory is allocated for a thread, and never while program code runs.
-static REGISTRY: RuntimeLock<Registry> =
-    RuntimeLock::new(LockOrder::TlsModules, Registry { slots: Vec::new(), free: Vec::new() });
+static REGISTRY: RuntimeLock<Registry> = RuntimeLock::new(LockOrder::TlsModules, Registry::new());
 
 /// The slot in a module number.
 pub(super) const fn slot_of(module: u64) -> usize {
@@ -69,16 +113,12 @@ pub(super) const fn slot_of(module: u64) -> usize {
 
 /// Gives a number to a module whose image is yet to be written: threads that start meanwhile must not copy it.
 pub(super) fn register() -> Result<u64, TlsError> {
-    let mut registry = REGISTRY.lock();
-    let slot = match registry.free.pop() {
-        Some(slot) => slot,
-        None if registry.slots.len() < SLOTS_MAX => {
-            registry.slots.push(ModuleSlot { generation: 0, image: None });
-            (registry.slots.len() - 1) as u32
-        }
-        None => return Err(TlsError::Exhausted { limit: SLOTS_MAX }),
-    };
-    Ok(registry.slots[slot as usize].module(slot as usize))
+    REGISTRY.lock().take()
+}
+
+/// The same with the number that another process has given the module. `false` if that is none, or is alive.
+pub(super) fn adopt(module: u64) -> bool {
+    REGISTRY.lock().adopt(module)
 }
 
 /// Says what the blocks of `module` start as, from now on.
@@ -88,15 +128,7 @@ pub(super) fn set_image(module: u64, image: Image) {
 
 /// Ends the life of a number.
 pub(super) fn unregister(module: u64) {
-    let mut registry = REGISTRY.lock();
-    let slot = slot_of(module);
-    let entry = &mut registry.slots[slot];
-    entry.image = None;
-    entry.generation += 1;
-    // A slot whose generations are used up is left alone, after two thousand million modules.
-    if entry.generation < 1 << 31 {
-        registry.free.push(slot as u32);
-    }
+    REGISTRY.lock().give_back(module);
 }
 
 /// The layout of blocks of `module`, if it is alive and has its image.
@@ -150,5 +182,19 @@ mod tests {
         assert!(!unsafe { copy_image(gone, (&raw mut block).cast()) });
         assert_eq!((block, super::layout(next)), (7, None));
         unregister(next);
+    }
+
+    #[test]
+    fn numbers_of_another_registry_are_taken_as_they_are() {
+        let (mut there, mut here) = (Registry::new(), Registry::new());
+        let numbers: Vec<u64> = (0..3).map(|_| there.take().expect("there are many")).collect();
+        assert!(here.adopt(numbers[2]) && here.adopt(numbers[0]));
+        assert!(!here.adopt(numbers[2]), "it is alive");
+        (there.give_back(numbers[2]), here.give_back(numbers[2]));
+        let again = there.take().expect("there are many");
+        assert_ne!(again, numbers[2]);
+        assert!(here.adopt(again));
+        let [no_number, beyond, worn_out] = [7, OURS | SLOTS_MAX as u64, OURS | 1 << 62];
+        assert!([no_number, beyond, worn_out].iter().all(|&module| !here.adopt(module)));
     }
 }

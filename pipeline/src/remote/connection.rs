@@ -1,0 +1,313 @@
+//! [`Connection`]: the host's side of the channel, and the end of the executor.
+//!
+//! ```text
+//!   any thread ── ask ──▶ sending ──▶ channel ──▶ executor
+//!        ▲                                           │
+//!        └── answered ◀── reader: one thread ◀───────┘
+//! ```
+//!
+//! A thread that asks waits for the frame that has its id. The reader is the only thread that receives, and the one that finds the end.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde::Serialize;
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::{Arc, Condvar, Mutex};
+
+use super::error::RemoteError;
+use super::messages::{BROKEN, END, FAULT, FOUND, LOADED, RETIRE, RETIRED, RETURNED, RemoteFault};
+use crate::code_ranges::CodeRanges;
+use crate::debug::{NamedCode, SymbolAt, symbol_in};
+use crate::executor::TlsReservation;
+use crate::memory::FinalizedAlloc;
+use crate::peer::{Channel, ChannelError, Deadline, PeerError, PeerFrame, PeerProcess};
+use crate::runtime::tls::SignalsBlocked;
+
+/// How long the host waits for code that goes when it ends the executor, and how long for the end itself to be found.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) struct Connection {
+    process: Mutex<PeerProcess>,
+    sending: Mutex<Channel>,
+    requests: Mutex<OpenRequests>,
+    answered: Condvar,
+    /// The names of the code there, for reports of its end.
+    names: Mutex<CodeRanges<Arc<NamedCode>>>,
+    limit: Duration,
+    owner: u32,
+}
+
+/// Requests without an answer, and the end.
+#[derive(Default)]
+struct OpenRequests {
+    last: u32,
+    open: HashMap<u32, OpenRequest>,
+    /// Code that the executor is about to forget, by its number.
+    retiring: HashMap<u32, RetiringCode>,
+    fault: Option<RemoteFault>,
+    end: Option<RemoteError>,
+}
+
+/// A request, by the kind of its answer.
+enum OpenRequest {
+    Awaited(u16),
+    Answered(PeerFrame),
+}
+
+/// Memory and thread-local module of code, until the executor says that the code has gone. They go in the opposite order.
+pub(super) struct RetiringCode {
+    pub(super) _tls: Option<TlsReservation>,
+    pub(super) memory: FinalizedAlloc,
+}
+
+impl Connection {
+    /// A connection to a `process` that has said that it is ready. Its messages are read by a thread that lives as long as the process.
+    pub(super) fn new(process: PeerProcess, limit: Duration) -> std::io::Result<Arc<Self>> {
+        let (sending, receiving) = (process.second_channel()?, process.second_channel()?);
+        let ended = process.end_descriptor();
+        let connection = Arc::new(Self {
+            process: Mutex::new(process),
+            sending: Mutex::new(sending),
+            requests: Mutex::default(),
+            answered: Condvar::new(),
+            names: Mutex::new(CodeRanges::new()),
+            limit,
+            owner: std::process::id(),
+        });
+        let reader = connection.clone();
+        let read = move || {
+            let _signals = SignalsBlocked::now();
+            reader.read(receiving, ended.as_ref());
+        };
+        uruk_core::sync::thread::Builder::new().name("uruk executor".to_owned()).spawn(read)?;
+        Ok(connection)
+    }
+
+    /// Sends a request, and waits for its answer of that kind: as long as `limit` says, or as it takes.
+    ///
+    /// # Errors
+    /// [`RemoteError`]: the executor is gone.
+    pub(super) fn ask(
+        &self,
+        (kind, answer): (u16, u16),
+        body: &impl Serialize,
+        limit: Option<Duration>,
+    ) -> Result<PeerFrame, RemoteError> {
+        let id = {
+            let mut requests = self.requests.lock();
+            if let Some(end) = &requests.end {
+                return Err(end.clone());
+            }
+            requests.last = requests.last.wrapping_add(1);
+            let id = requests.last;
+            requests.open.insert(id, OpenRequest::Awaited(answer));
+            id
+        };
+        self.send(kind, id, body)?;
+        self.wait_for(id, limit)
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(super) fn send(&self, kind: u16, id: u32, body: &impl Serialize) -> Result<(), RemoteError> {
+        if std::process::id() != self.owner {
+            return Err(RemoteError::Forked);
+        }
+        let body = postcard::to_stdvec(body).expect("a vector takes everything");
+        let deadline = Deadline::after(self.limit);
+        let mut wait = |stream: &UnixStream, until| deadline.wait_for(stream, until);
+        let sent = self.sending.lock().send_while(kind, id, &body, &[], &mut wait);
+        match sent {
+            Ok(()) => Ok(()),
+            Err(ChannelError::Closed) => Err(self.wait_for_end()),
+            Err(error) => {
+                let end = self.process.lock().end(error, deadline);
+                self.finish(end);
+                Err(self.wait_for_end())
+            }
+        }
+    }
+
+    fn wait_for(&self, id: u32, limit: Option<Duration>) -> Result<PeerFrame, RemoteError> {
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut requests = self.requests.lock();
+        loop {
+            if let Some(OpenRequest::Answered(_)) = requests.open.get(&id)
+                && let Some(OpenRequest::Answered(frame)) = requests.open.remove(&id)
+            {
+                return Ok(frame);
+            }
+            if let Some(end) = requests.end.clone() {
+                requests.open.remove(&id);
+                return Err(end);
+            }
+            let Some(until) = until else {
+                requests = self.answered.wait(requests);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                requests.open.remove(&id);
+                drop(requests);
+                let late = ChannelError::Late;
+                let end = self.process.lock().end(late, Deadline::after(limit.unwrap_or_default()));
+                self.finish(end);
+                return Err(self.wait_for_end());
+            }
+            requests = self.answered.wait_timeout(requests, left).0;
+        }
+    }
+
+    /// The end, which is about to be found.
+    pub(super) fn wait_for_end(&self) -> RemoteError {
+        let mut requests = self.requests.lock();
+        loop {
+            match &requests.end {
+                Some(end) => return end.clone(),
+                None => requests = self.answered.wait(requests),
+            }
+        }
+    }
+
+    /// Has the executor forget code. Its memory is used again when that is done.
+    pub(super) fn retire(&self, number: u32, code: RetiringCode) {
+        let mut requests = self.requests.lock();
+        if requests.end.is_some() || std::process::id() != self.owner {
+            drop(requests);
+            return drop(code);
+        }
+        requests.retiring.insert(number, code);
+        drop(requests);
+        // An executor that is gone has no code.
+        let _ = self.send(RETIRE, number, &());
+    }
+
+    pub(super) fn add_names(&self, names: &Arc<NamedCode>) {
+        self.names.lock().add(&names.ranges, names.clone());
+    }
+
+    pub(super) fn remove_names(&self, names: &Arc<NamedCode>) {
+        self.names.lock().remove(&names.ranges, |known| Arc::ptr_eq(known, names));
+    }
+
+    /// The symbol of linked code at an address there.
+    pub(super) fn symbol_at(&self, address: ExecutorAddr) -> Option<SymbolAt> {
+        let code = self.names.lock().at(address.value())?.clone();
+        symbol_in(&code, address)
+    }
+
+    /// Has the executor exit, when all code has gone that goes. A process that does not come to its end is killed.
+    pub(super) fn close(&self) {
+        if std::process::id() != self.owner {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut requests = self.requests.lock();
+        while requests.end.is_none() && !requests.retiring.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            requests = self.answered.wait_timeout(requests, left).0;
+        }
+        let is_over = requests.end.is_some();
+        drop(requests);
+        if !is_over && self.send(END, 0, &()).is_ok() {
+            self.process.lock().reap();
+        }
+    }
+
+    /// Ends the executor, which sent what makes no sense.
+    pub(super) fn lied(&self, why: String) -> RemoteError {
+        let end = self.process.lock().lied(why);
+        self.finish(end);
+        self.wait_for_end()
+    }
+
+    /// Takes messages until there is an end.
+    fn read(&self, mut channel: Channel, ended: Option<&OwnedFd>) {
+        let mut wait = |stream: &UnixStream, until| wait_for_either(stream, until, ended);
+        let end = loop {
+            match channel.receive_while(&mut wait) {
+                Ok(frame) => {
+                    if let Err(why) = self.take(frame) {
+                        break self.process.lock().lied(why);
+                    }
+                }
+                Err(error) => break self.process.lock().end(error, Deadline::never()),
+            }
+        };
+        self.finish(end);
+    }
+
+    fn take(&self, frame: PeerFrame) -> Result<(), String> {
+        match frame.kind {
+            FOUND | LOADED | RETURNED => {
+                let mut requests = self.requests.lock();
+                let request = requests.open.get_mut(&frame.id);
+                let Some(request) = request
+                    .filter(|request| matches!(request, OpenRequest::Awaited(kind) if *kind == frame.kind))
+                else {
+                    return Err(format!("an answer of kind {} to no request", frame.kind));
+                };
+                *request = OpenRequest::Answered(frame);
+            }
+            RETIRED => {
+                let gone = self.requests.lock().retiring.remove(&frame.id);
+                drop(gone.ok_or("code has gone that was there")?);
+            }
+            FAULT => {
+                self.requests.lock().fault = Some(RemoteFault::read(frame.body()).ok_or("half a fault")?)
+            }
+            BROKEN => return Err(postcard::from_bytes(frame.body()).map_err(|error| error.to_string())?),
+            kind => return Err(format!("a message of kind {kind}")),
+        }
+        self.answered.notify_all();
+        Ok(())
+    }
+
+    /// Notes the end, once, and has all that wait learn of it.
+    fn finish(&self, end: PeerError) {
+        let fault = self.requests.lock().fault;
+        let is_end = matches!(end, PeerError::Ended { .. });
+        let at = fault.filter(|_| is_end).and_then(|fault| self.symbol_at(ExecutorAddr::new(fault.address)));
+        let mut requests = self.requests.lock();
+        requests.end.get_or_insert(RemoteError::Gone { end, at: at.map(Arc::new) });
+        let retiring = std::mem::take(&mut requests.retiring);
+        drop(requests);
+        drop(retiring);
+        self.answered.notify_all();
+    }
+}
+
+impl RemoteFault {
+    fn read(body: &[u8]) -> Option<Self> {
+        let number = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
+        Some(Self { signal: number(0)?, address: number(8)? })
+    }
+}
+
+/// Waits for the channel. A child of the executor may hold that open: the end of the process counts too.
+fn wait_for_either(
+    stream: &UnixStream,
+    until: PollFlags,
+    ended: Option<&OwnedFd>,
+) -> Result<(), ChannelError> {
+    loop {
+        let mut awaited = vec![PollFd::new(stream, until)];
+        awaited.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
+        match poll(&mut awaited, None) {
+            Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),
+            Ok(_) => return Err(ChannelError::Closed),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(ChannelError::System(error.into())),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The messages between a host and its executor. Bodies are by `postcard`. An answer has the id of its request.
+
+use serde::{Deserialize, Serialize};
+
+use crate::executor::{ArrayFunction, TlsImage};
+use uruk_core::ExecutorAddr;
+
+/// The first message of the host.
+pub(super) const HELLO: u16 = 1;
+/// The executor can run code.
+pub(super) const READY: u16 = 2;
+/// Code is in its place. The id is its number. There is no answer.
+pub(super) const PUBLISH: u16 = 3;
+/// The code of that id goes.
+pub(super) const RETIRE: u16 = 4;
+/// The code of that id has gone.
+pub(super) const RETIRED: u16 = 5;
+/// A list of names.
+pub(super) const FIND: u16 = 6;
+/// A [`Finding`] or nothing for each name.
+pub(super) const FOUND: u16 = 7;
+/// The path of a library.
+pub(super) const LOAD: u16 = 8;
+/// The message of the dynamic linker, if the library could not be loaded.
+pub(super) const LOADED: u16 = 9;
+/// Functions that come before others.
+pub(super) const START: u16 = 10;
+/// A function, and six arguments.
+pub(super) const CALL: u16 = 11;
+/// The program's entry and its arguments. The process ends with the program: there is no answer.
+pub(super) const RUN: u16 = 12;
+/// The result of a function, or 0.
+pub(super) const RETURNED: u16 = 13;
+/// A fault is about to end the process.
+pub(super) const FAULT: u16 = 14;
+/// The executor cannot go on: why.
+pub(super) const BROKEN: u16 = 15;
+/// The host needs it no more: it exits.
+pub(super) const END: u16 = 16;
+
+/// Raised when messages change: an executor of another number is refused.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// The body of a [`HELLO`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct HostGreeting {
+    pub(super) protocol: u32,
+    /// The host's number.
+    pub(super) parent: u32,
+}
+
+/// The body of a [`READY`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ReadyPlace {
+    pub(super) protocol: u32,
+    /// Where the shared memory begins.
+    pub(super) base: u64,
+    /// Addresses of functions that linked code calls without naming them: of thread-local variables (fixed, dynamic, absent), of
+    /// indirect functions, of first and of counted calls.
+    pub(super) entries: [u64; 6],
+}
+
+/// The body of a [`PUBLISH`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Publication {
+    /// Pages of data.
+    pub(super) data: Vec<(u64, u64)>,
+    /// The code, and the index of its frames.
+    pub(super) unwind: Option<(u64, u64, u64)>,
+    pub(super) tls: Option<ModuleImage>,
+    pub(super) is_stubs: bool,
+    /// The dylib, and the ranges of what ends with it.
+    pub(super) end: Option<(u64, Vec<(u64, u64)>)>,
+}
+
+/// A module of thread-local variables.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct ModuleImage {
+    pub(super) module: u64,
+    pub(super) address: u64,
+    pub(super) image_bytes: u64,
+    pub(super) total_bytes: u64,
+    pub(super) align: u64,
+}
+
+impl ModuleImage {
+    pub(super) fn new(module: u64, image: TlsImage) -> Self {
+        let TlsImage { address, image_bytes, total_bytes, align } = image;
+        Self { module, address: address.value(), image_bytes, total_bytes, align }
+    }
+
+    pub(super) fn image(&self) -> TlsImage {
+        let Self { address, image_bytes, total_bytes, align, .. } = *self;
+        TlsImage { address: ExecutorAddr::new(address), image_bytes, total_bytes, align }
+    }
+}
+
+/// A symbol of the executor's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Finding {
+    pub(super) address: u64,
+    pub(super) flags: u8,
+    /// Of a thread-local variable: its module, its offset, and its distance from the thread pointer if that is the same on every thread.
+    pub(super) tls: Option<(u64, u64, Option<i64>)>,
+}
+
+/// A function of an array, as numbers.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct StartFunction {
+    priority: i32,
+    unit: u32,
+    index: u32,
+    address: u64,
+}
+
+impl From<ArrayFunction> for StartFunction {
+    fn from(ArrayFunction { priority, unit, index, address }: ArrayFunction) -> Self {
+        Self { priority, unit, index, address: address.value() }
+    }
+}
+
+impl From<StartFunction> for ArrayFunction {
+    fn from(StartFunction { priority, unit, index, address }: StartFunction) -> Self {
+        Self { priority, unit, index, address: ExecutorAddr::new(address) }
+    }
+}
+
+/// The body of a [`START`], and the beginning of that of a [`RUN`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct StartLists {
+    /// Functions that choose their implementation.
+    pub(super) indirect: Vec<u64>,
+    pub(super) initializers: Vec<StartFunction>,
+    pub(super) finalizers: Vec<StartFunction>,
+}
+
+/// The body of a [`RUN`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ProgramRun {
+    pub(super) lists: StartLists,
+    pub(super) entry: u64,
+    pub(super) arguments: Vec<Vec<u8>>,
+}
+
+/// The body of a [`CALL`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct FunctionCall {
+    pub(super) function: u64,
+    pub(super) arguments: [u64; 6],
+}
+
+/// The body of a [`FAULT`]. It is written by a handler of signals, so its form is fixed: three numbers in little-endian order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RemoteFault {
+    pub(super) signal: u64,
+    /// Of the instruction.
+    pub(super) address: u64,
+}

@@ -1,0 +1,51 @@
+//! Another process as the place where linked code runs: code that crashes ends that process, and not this one.
+//!
+//! ```text
+//!  host                                              executor
+//!    RemoteExecutor::spawn ── program ─────────────▶   serve_executor
+//!      descriptors: shared memory, stdin ──────────▶   maps the memory at addresses of its own
+//!      Hello ──────────────────────────────────────▶
+//!      ◀───────────────────────── Ready: addresses
+//!    links: writes through its own view
+//!      Publish ─────── no answer is awaited ───────▶   unwind tables, thread-local variables
+//!      Find names ─────────────────────────────────▶
+//!      ◀──────────────────────────────────── Found
+//!      Start, Call, Run ───────────────────────────▶   its first thread runs code, one request after another
+//!      ◀───────────────────────────────── Returned
+//!      Retire ─────────────────────────────────────▶   runs what the code has registered for its end; forgets it
+//!      ◀────────────────────────────────── Retired     memory may be used again
+//!    end of the process: how it ended, and where
+//! ```
+//!
+//! The host owns the map of addresses and the numbers of thread-local modules, so that no object waits for a message. Frames are those of
+//! [`peer`](crate::peer), bodies are by `postcard`.
+//!
+//! Holds:
+//!
+//! - Code is published before any of it is called: both are messages of one channel, which the executor takes in order (`serve.rs`). The model is
+//!   `loom-tests/tests/remote.rs`.
+//! - Memory is used again only when the executor has said that it has forgotten the code (`connection.rs`).
+//! - Each request is answered once, or the executor has ended, and the error says how.
+//! - An executor that sends what makes no sense is ended.
+//! - An executor does not outlive its host.
+//!
+//! Missing: code below 2 GiB, variables at a fixed distance from the thread pointer, functions that are compiled when they are called, images.
+
+mod connection;
+mod error;
+mod faults;
+mod finds;
+mod jobs;
+mod messages;
+mod place;
+mod published;
+mod running;
+mod serve;
+mod settings;
+mod symbols;
+
+pub use error::RemoteError;
+pub use place::{RemoteExecutor, Startup};
+pub use serve::{serve_executor, serve_executor_watched};
+pub use settings::RemoteProgram;
+pub use symbols::RemoteSymbolsGenerator;

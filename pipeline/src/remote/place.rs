@@ -1,0 +1,372 @@
+//! [`RemoteExecutor`]: another process as the place where code runs, as the host has it.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use serde::Serialize;
+use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicU32, Ordering};
+use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
+
+use super::connection::{Connection, RetiringCode};
+use super::error::RemoteError;
+use super::finds::KnownVariables;
+use super::messages::{
+    CALL, FIND, FOUND, Finding, FunctionCall, HELLO, HostGreeting, LOAD, LOADED, ModuleImage, PROTOCOL,
+    PUBLISH, ProgramRun, Publication, READY, RETURNED, RUN, ReadyPlace, START, StartLists,
+};
+use super::settings::RemoteProgram;
+use crate::debug::{NamedCode, SymbolAt};
+use crate::executor::{
+    Actions, ArrayFunction, CodeNumber, Executor, HeldTls, Home, NotStatic, PublishError, Published,
+    RuntimeEntries, TlsError, TlsImage, TlsPlacement, TlsReservation, TlsResolvers, TlsShape,
+};
+use crate::memory::{InFlightAlloc, MemoryManager, SharedFile, SharedMemory};
+use crate::peer::{ChannelError, Deadline, PeerError, PeerFrame, PeerProcess, send_descriptors};
+use crate::runtime::tls::ModuleNumbers;
+
+/// A process that was started to run linked code. Dropping the last handle, and the last code there, ends it.
+///
+/// # Concurrency
+/// As for every [`Executor`]. Code runs on the executor's first thread, one request after another. It may be published meanwhile.
+///
+/// # Cost
+/// A message without an answer for each object, and one with an answer for names of libraries that were not looked up before.
+///
+/// ORC: `SimpleRemoteEPC`.
+#[doc(alias = "SimpleRemoteEPC")]
+#[derive(Clone)]
+pub struct RemoteExecutor {
+    shared: Arc<RemoteState>,
+}
+
+struct RemoteState {
+    pid: u32,
+    program: RemoteProgram,
+    memory: SharedMemory,
+    entries: RuntimeEntries,
+    modules: Arc<ModuleNumbers>,
+    variables: KnownVariables,
+    last_code: AtomicU32,
+    connection: Arc<Connection>,
+}
+
+/// Functions that run before or after others. They are the caller's, taken from a [`Platform`](crate::platform::Platform).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Startup {
+    /// Descriptors of functions that choose their implementation.
+    pub indirect: Vec<ExecutorAddr>,
+    /// Functions that run now.
+    pub initializers: Vec<ArrayFunction>,
+    /// Functions that run at the end, last to first.
+    pub finalizers: Vec<ArrayFunction>,
+}
+
+impl Startup {
+    fn lists(&self) -> StartLists {
+        let numbers =
+            |functions: &[ArrayFunction]| functions.iter().map(|&function| function.into()).collect();
+        StartLists {
+            indirect: self.indirect.iter().map(|descriptor| descriptor.value()).collect(),
+            initializers: numbers(&self.initializers),
+            finalizers: numbers(&self.finalizers),
+        }
+    }
+}
+
+impl RemoteExecutor {
+    /// Starts `program`, with the stdin, stdout and stderr of this process, and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`RemoteError::Start`] if it cannot be started, or is no executor of this version; [`RemoteError::Gone`] if it ends meanwhile.
+    pub fn spawn(program: &RemoteProgram) -> Result<Self, RemoteError> {
+        let start_error = |source: io::Error| RemoteError::Start {
+            program: program.program.path.clone(),
+            source: Arc::new(source),
+        };
+        let file = SharedFile::new().map_err(start_error)?;
+        let mut process = PeerProcess::start_beside(&program.program).map_err(start_error)?;
+        let gone = |end| RemoteError::Gone { end, at: None };
+        let ready = greet(&mut process, &file, program).map_err(gone)?;
+        let ready = match postcard::from_bytes::<ReadyPlace>(ready.body()) {
+            Ok(body) if ready.kind == READY && body.protocol == PROTOCOL => body,
+            _ => return Err(gone(process.lied("it is no executor of this version"))),
+        };
+        let memory = match file.mapped_at(ready.base) {
+            Ok(memory) => memory,
+            Err(base) => return Err(gone(process.lied(format!("no memory begins at {base:#x}")))),
+        };
+        let pid = process.pid();
+        let connection = Connection::new(process, program.request_limit).map_err(start_error)?;
+        let shared = RemoteState {
+            pid,
+            program: program.clone(),
+            memory,
+            entries: entries_of(ready.entries),
+            modules: Arc::default(),
+            variables: KnownVariables::default(),
+            last_code: AtomicU32::new(0),
+            connection,
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.shared.pid
+    }
+
+    /// The memory that code lies in.
+    pub fn shared_memory(&self) -> &SharedMemory {
+        &self.shared.memory
+    }
+
+    /// The symbols of the executor's libraries.
+    ///
+    /// # Errors
+    /// [`RemoteError::Gone`].
+    pub fn find(&self, names: &[&str]) -> Result<Vec<Option<ExecutorSymbolDef>>, RemoteError> {
+        let found: Vec<Option<Finding>> = self.ask((FIND, FOUND), &names)?;
+        if found.len() != names.len() {
+            return Err(self.lied(format!("{} symbols for {} names", found.len(), names.len())));
+        }
+        found.iter().flatten().for_each(|found| self.shared.variables.note(found));
+        let definition = |found: Finding| {
+            let flags = SymbolFlags::from_bits_truncate(found.flags);
+            ExecutorSymbolDef::new(ExecutorAddr::new(found.address), flags)
+        };
+        Ok(found.into_iter().map(|found| found.map(definition)).collect())
+    }
+
+    /// Loads a shared library there. It is searched from now on.
+    ///
+    /// # Errors
+    /// [`RemoteError::LoadLibrary`] if it cannot be loaded; [`RemoteError::Gone`].
+    pub fn load_library(&self, path: &Path) -> Result<(), RemoteError> {
+        let refused: Option<String> = self.ask((LOAD, LOADED), &path.as_os_str().as_bytes())?;
+        match refused {
+            Some(message) => Err(RemoteError::LoadLibrary { path: path.into(), message }),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs functions that come before others, and notes those that come at the end of their code, or of the process.
+    ///
+    /// Functions that are none have the executor crash.
+    ///
+    /// # Errors
+    /// [`RemoteError::Gone`].
+    pub fn start(&self, startup: &Startup) -> Result<(), RemoteError> {
+        let limit = self.shared.program.call_limit;
+        self.shared.connection.ask((START, RETURNED), &startup.lists(), limit).map(drop)
+    }
+
+    /// Calls a function there, with up to six integers or pointers as arguments. One with fewer parameters does not look at the rest.
+    ///
+    /// # Errors
+    /// [`RemoteError::Gone`] if the executor ended before the function returned: it crashed, or took too long.
+    pub fn call(&self, function: ExecutorAddr, arguments: &[u64]) -> Result<u64, RemoteError> {
+        let mut six = [0; 6];
+        six.iter_mut().zip(arguments).for_each(|(place, argument)| *place = *argument);
+        let call = FunctionCall { function: function.value(), arguments: six };
+        let limit = self.shared.program.call_limit;
+        let answer = self.shared.connection.ask((CALL, RETURNED), &call, limit)?;
+        self.body(&answer)
+    }
+
+    /// Has the process become the program: it starts, calls `main` with these arguments and exits with its result. Waits for that.
+    ///
+    /// Gives the end of the process as the error that all requests have from now on: [`RemoteError::process_end`] has its code or its signal.
+    pub fn run_program(&self, startup: &Startup, main: ExecutorAddr, arguments: &[CString]) -> RemoteError {
+        let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
+        let run = ProgramRun { lists: startup.lists(), entry: main.value(), arguments };
+        match self.shared.connection.send(RUN, 0, &run) {
+            Ok(()) => self.shared.connection.wait_for_end(),
+            Err(end) => end,
+        }
+    }
+
+    /// The symbol of linked code at an address there.
+    ///
+    /// # Cost
+    /// As of [`symbol_at`](crate::debug::symbol_at).
+    pub fn symbol_at(&self, address: ExecutorAddr) -> Option<SymbolAt> {
+        self.shared.connection.symbol_at(address)
+    }
+
+    fn ask<A: serde::de::DeserializeOwned>(
+        &self,
+        kinds: (u16, u16),
+        body: &impl Serialize,
+    ) -> Result<A, RemoteError> {
+        let limit = Some(self.shared.program.request_limit);
+        let answer = self.shared.connection.ask(kinds, body, limit)?;
+        self.body(&answer)
+    }
+
+    fn body<A: serde::de::DeserializeOwned>(&self, answer: &PeerFrame) -> Result<A, RemoteError> {
+        postcard::from_bytes(answer.body()).map_err(|error| self.lied(format!("half an answer: {error}")))
+    }
+
+    fn lied(&self, why: String) -> RemoteError {
+        self.shared.connection.lied(why)
+    }
+}
+
+/// Hands the process its descriptors and its greeting. Its answer.
+fn greet(
+    process: &mut PeerProcess,
+    file: &SharedFile,
+    program: &RemoteProgram,
+) -> Result<PeerFrame, PeerError> {
+    let deadline = Deadline::after(program.start_limit);
+    let sent = process.second_channel().map_err(ChannelError::from).and_then(|channel| {
+        let stream: &UnixStream = channel.stream();
+        send_descriptors(stream, [file.file().as_fd(), io::stdin().as_fd()])
+    });
+    sent.map_err(|error| process.end(error, deadline))?;
+    let greeting = HostGreeting { protocol: PROTOCOL, parent: std::process::id() };
+    let greeting = postcard::to_stdvec(&greeting).expect("a vector takes everything");
+    process.send(HELLO, 0, (&greeting, &[]), deadline)?;
+    process.receive(deadline)
+}
+
+fn entries_of(entries: [u64; 6]) -> RuntimeEntries {
+    let [fixed, dynamic, absent, ifunc_thunk, first_call, counted_call] = entries.map(ExecutorAddr::new);
+    let tls_resolvers = TlsResolvers { fixed, dynamic, absent };
+    RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }
+}
+
+impl Executor for RemoteExecutor {
+    fn memory(&self) -> &dyn MemoryManager {
+        &self.shared.memory
+    }
+
+    fn entries(&self) -> RuntimeEntries {
+        self.shared.entries
+    }
+
+    fn place_tls(&self, _: TlsShape) -> Result<TlsReservation, TlsError> {
+        let modules = self.shared.modules.clone();
+        let placement = TlsPlacement { module: modules.take()?, offset: 0 };
+        Ok(TlsReservation::new(placement, Box::new(RemoteModule { number: placement.module, modules })))
+    }
+
+    fn tls_placement(&self, descriptor: ExecutorAddr) -> Option<TlsPlacement> {
+        self.shared.variables.placement(descriptor)
+    }
+
+    fn tls_distance(&self, variable: TlsPlacement) -> Result<i64, NotStatic> {
+        self.shared.variables.distance(variable)
+    }
+
+    fn is_variable(&self, _: ExecutorAddr) -> bool {
+        false // Asked for entries of functions below 2 GiB alone, of which there are none.
+    }
+
+    fn low_variable(&self, _: ExecutorAddr, _: bool) -> Option<ExecutorAddr> {
+        None
+    }
+
+    fn publish(
+        &self,
+        memory: InFlightAlloc,
+        tls: Option<TlsReservation>,
+        actions: Actions,
+    ) -> Result<Box<dyn Published>, PublishError> {
+        let memory = memory.finalize()?;
+        let Actions { tls: image, unwind, is_stubs, names, end, .. } = actions;
+        let pair = |range: &Range<u64>| (range.start, range.end);
+        let publication = Publication {
+            data: memory.private_ranges().iter().map(pair).collect(),
+            unwind: unwind.map(|table| (table.code.start, table.code.end, table.eh_frame_hdr)),
+            tls: tls.as_ref().zip(image).map(|(tls, image)| ModuleImage::new(tls.placement().module, image)),
+            is_stubs,
+            end: end.as_ref().map(|end| (end.home.id(), end.ranges.iter().map(pair).collect())),
+        };
+        // Relaxed: a number of its own is all that is wanted.
+        let number = self.shared.last_code.fetch_add(1, Ordering::Relaxed);
+        let names = names.map(Arc::new);
+        let sent = self.shared.connection.send(PUBLISH, number, &publication);
+        sent.map_err(|error| PublishError::Action(error.into()))?;
+        if let Some(names) = &names {
+            self.shared.connection.add_names(names);
+        }
+        let code = Some(RetiringCode { _tls: tls, memory });
+        Ok(Box::new(RemoteCode {
+            number,
+            names,
+            code,
+            _home: end.map(|end| end.home),
+            place: self.shared.clone(),
+        }))
+    }
+}
+
+/// The number of a module there.
+struct RemoteModule {
+    number: u64,
+    modules: Arc<ModuleNumbers>,
+}
+
+impl HeldTls for RemoteModule {
+    /// The publication says it.
+    fn initialize(&self, _: TlsImage) {}
+}
+
+impl Drop for RemoteModule {
+    fn drop(&mut self) {
+        self.modules.give_back(self.number);
+    }
+}
+
+/// Code there.
+struct RemoteCode {
+    number: u32,
+    names: Option<Arc<NamedCode>>,
+    /// There until the drop.
+    code: Option<RetiringCode>,
+    /// Has the dylib's number stay its own.
+    _home: Option<Home>,
+    place: Arc<RemoteState>,
+}
+
+impl Published for RemoteCode {
+    /// Its end is the executor's affair.
+    fn number(&self) -> Option<CodeNumber> {
+        None
+    }
+
+    fn address(&self, segment: usize) -> ExecutorAddr {
+        self.code.as_ref().map_or(ExecutorAddr::NULL, |code| code.memory.address(segment))
+    }
+}
+
+impl Drop for RemoteCode {
+    fn drop(&mut self) {
+        if let Some(names) = &self.names {
+            self.place.connection.remove_names(names);
+        }
+        if let Some(code) = self.code.take() {
+            self.place.connection.retire(self.number, code);
+        }
+    }
+}
+
+impl Drop for RemoteState {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+impl fmt::Debug for RemoteExecutor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteExecutor").field("pid", &self.shared.pid).finish_non_exhaustive()
+    }
+}

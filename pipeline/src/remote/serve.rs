@@ -1,0 +1,237 @@
+//! [`serve_executor`]: a process that runs the code of another one.
+//!
+//! ```text
+//!   "uruk link": takes messages in their order         the first thread
+//!      Publish, Retire, Find, Load: done at once
+//!      Start, Call, Run, End ──▶ JobQueue ──────────▶   runs code, and answers
+//! ```
+//!
+//! Holds: code is published before a request that comes after it runs. Signals come to the threads of the program: the thread that takes messages
+//! has them blocked.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::process::{Signal, getpid, kill_process};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use uruk_core::sync::{Arc, Mutex};
+use uruk_core::{ExecutorSymbolDef, SymbolFlags};
+
+use super::faults::tell_host;
+use super::jobs::JobQueue;
+use super::messages::{
+    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, HELLO, HostGreeting, LOAD, LOADED, PROTOCOL,
+    PUBLISH, ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
+};
+use super::published::PublishedTable;
+use super::running;
+use crate::executor::RuntimeEntries;
+use crate::memory::SharedRange;
+use crate::peer::{Channel, ChannelError, PeerFrame, end_with_parent, receive_descriptors, set_aside};
+use crate::runtime::in_process::entries_here;
+use crate::runtime::process::{ProcessSymbols, jit_overrides};
+use crate::runtime::tls::{self, SignalsBlocked};
+
+/// Runs code for the process that has started this one with a channel as stdin, until that ends or needs it no more. To be called on the first
+/// thread, before others are started. The program's end is the process's end.
+///
+/// # Errors
+/// Stdin is no channel of a [`RemoteExecutor`](super::RemoteExecutor), the host is of another version, or the system refuses memory.
+///
+/// # Examples
+/// ```no_run
+/// // A host that is its own executor.
+/// if std::env::args().nth(1).as_deref() == Some("executor") {
+///     return uruk_pipeline::remote::serve_executor();
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn serve_executor() -> io::Result<()> {
+    serve_executor_watched(|_| {})
+}
+
+/// The same, calling `watch` with the kind of each message before it is taken, and before it is sent: for tests, which end the process there.
+///
+/// # Errors
+/// As there.
+#[doc(hidden)]
+pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io::Result<()> {
+    let stdin = set_aside(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut receiving = Channel::new(UnixStream::from(stdin));
+    let by_hand =
+        |_| invalid("this is started by a host, not by hand: its stdin is no channel of an executor");
+    let [memory, input] = receive_descriptors(receiving.stream()).map_err(by_hand)?;
+    rustix::stdio::dup2_stdin(&input)?;
+    drop(input);
+    let hello = receiving.receive().map_err(io::Error::other)?;
+    watch(hello.kind);
+    let greeting: HostGreeting = match hello.kind {
+        HELLO => postcard::from_bytes(hello.body()).map_err(io::Error::other)?,
+        _ => return Err(invalid("the host does not begin with a greeting")),
+    };
+    if greeting.protocol != PROTOCOL {
+        return Err(invalid("the host is of another version"));
+    }
+    end_with_parent(&receiving, greeting.parent)?;
+    let symbols = ProcessSymbols::new(); // The libraries, ahead of the memory that comes to lie near them.
+    let range = Arc::new(SharedRange::map(&memory.into()).map_err(io::Error::other)?);
+    let sending = set_aside(receiving.stream().try_clone()?.into());
+    let sending =
+        Arc::new(Replies { channel: Mutex::new(Channel::new(sending.into())), watch: Box::new(watch) });
+    let ready = ReadyPlace { protocol: PROTOCOL, base: range.base(), entries: entries() };
+    let (faults, addresses) = (set_aside(receiving.stream().try_clone()?.into()), range.addresses());
+    let jobs = Arc::new(JobQueue::new());
+    let retired = sending.clone();
+    let told_gone = Arc::new(move |number| retired.send(RETIRED, number, &()));
+    let table = Arc::new(PublishedTable::new(range, told_gone));
+    let overrides = jit_overrides().into_iter().collect();
+    let messages =
+        Messages { sending: sending.clone(), jobs: jobs.clone(), table: table.clone(), symbols, overrides };
+    sending.send(READY, 0, &ready);
+    let blocked = SignalsBlocked::now(); // The new thread has them blocked from its first moment.
+    let take = move || messages.take_all(receiving);
+    uruk_core::sync::thread::Builder::new().name("uruk link".to_owned()).spawn(take)?;
+    drop(blocked);
+    tell_host(faults, addresses);
+    run_jobs(&jobs, &sending, &table);
+    Ok(())
+}
+
+fn invalid(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// Addresses of functions that linked code calls without naming them.
+fn entries() -> [u64; 6] {
+    let RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call } = entries_here();
+    let tls::TlsResolvers { fixed, dynamic, absent } = tls_resolvers;
+    [fixed, dynamic, absent, ifunc_thunk, first_call, counted_call].map(|address| address.value())
+}
+
+/// A request to run code.
+enum RemoteJob {
+    Start(u32, StartLists),
+    Call(u32, FunctionCall),
+    Run(ProgramRun),
+    End,
+}
+
+/// Runs code as it is asked for, until the host needs it no more.
+fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, table: &PublishedTable) {
+    loop {
+        match jobs.take() {
+            RemoteJob::Start(id, lists) => {
+                running::start(lists, table);
+                sending.send(RETURNED, id, &0_u64);
+            }
+            RemoteJob::Call(id, call) => {
+                let result = running::call(&call);
+                sending.send(RETURNED, id, &result);
+            }
+            RemoteJob::Run(run) => {
+                let refused = running::run(run);
+                sending.break_off(&refused.to_string());
+            }
+            RemoteJob::End => return,
+        }
+    }
+}
+
+/// The channel to the host.
+struct Replies {
+    channel: Mutex<Channel>,
+    watch: Box<dyn Fn(u16) + Send + Sync>,
+}
+
+impl Replies {
+    /// Sends a message. A host that is gone has this process ended by the thread that watches it.
+    fn send(&self, kind: u16, id: u32, body: &impl Serialize) {
+        let body = postcard::to_stdvec(body).expect("a vector takes everything");
+        (self.watch)(kind);
+        let _ = self.channel.lock().send(kind, id, &body, &[]);
+    }
+
+    /// Says why this process cannot go on, and ends it.
+    fn break_off(&self, why: &str) -> ! {
+        self.send(BROKEN, 0, &why);
+        loop {
+            // Not by `exit`, which would run destructors beside the program.
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+    }
+}
+
+/// Takes the host's messages.
+struct Messages {
+    sending: Arc<Replies>,
+    jobs: Arc<JobQueue<RemoteJob>>,
+    table: Arc<PublishedTable>,
+    symbols: ProcessSymbols,
+    overrides: HashMap<&'static str, ExecutorSymbolDef>,
+}
+
+impl Messages {
+    fn take_all(&self, mut receiving: Channel) {
+        loop {
+            let frame = match receiving.receive() {
+                Ok(frame) => frame,
+                Err(ChannelError::Closed) => return,
+                Err(error) => self.sending.break_off(&error.to_string()),
+            };
+            (self.sending.watch)(frame.kind);
+            if let Err(why) = self.take(&frame) {
+                self.sending.break_off(&why);
+            }
+        }
+    }
+
+    /// # Errors
+    /// The defect of the message, after which nothing is as the host thinks.
+    fn take(&self, frame: &PeerFrame) -> Result<(), String> {
+        let id = frame.id;
+        match frame.kind {
+            PUBLISH => self.table.publish(id, body(frame)?)?,
+            RETIRE => self.table.retire(id)?,
+            FIND => {
+                let names: Vec<String> = body(frame)?;
+                let found: Vec<_> = names.iter().map(|name| self.find(name)).collect();
+                self.sending.send(FOUND, id, &found);
+            }
+            LOAD => {
+                let path: Vec<u8> = body(frame)?;
+                let loaded = self.symbols.load_library(Path::new(OsStr::from_bytes(&path)));
+                self.sending.send(LOADED, id, &loaded.err().map(|error| error.to_string()));
+            }
+            START => self.jobs.add(RemoteJob::Start(id, body(frame)?)),
+            CALL => self.jobs.add(RemoteJob::Call(id, body(frame)?)),
+            RUN => self.jobs.add(RemoteJob::Run(body(frame)?)),
+            END => self.jobs.add(RemoteJob::End),
+            kind => return Err(format!("the host sent a message of kind {kind}")),
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Option<Finding> {
+        let unversioned = name.split_once('@').map_or(name, |(unversioned, _)| unversioned);
+        let overridden = self.overrides.get(unversioned).copied();
+        let found = overridden.or_else(|| self.symbols.lookup(name))?;
+        let is_local = found.flags.contains(SymbolFlags::THREAD_LOCAL);
+        let variable = if is_local { tls::variable_of_descriptor(found.address) } else { None };
+        let tls = variable.map(|variable| {
+            let distance = tls::distance_from_thread_pointer(variable);
+            (variable.module, variable.offset, distance.ok())
+        });
+        Some(Finding { address: found.address.value(), flags: found.flags.bits(), tls })
+    }
+}
+
+fn body<T: DeserializeOwned>(frame: &PeerFrame) -> Result<T, String> {
+    postcard::from_bytes(frame.body())
+        .map_err(|error| format!("a message of kind {} with another body: {error}", frame.kind))
+}
