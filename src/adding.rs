@@ -278,6 +278,12 @@ impl Scope {
     /// [`JitError::LoadLibrary`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), JitError> {
         self.check_open()?;
+        #[cfg(feature = "llvm")]
+        if let Some(remote) = &self.engine.remote {
+            remote.executor.load_library(path.as_ref())?;
+            self.session().generators_changed();
+            return Ok(());
+        }
         Ok(self.engine.files.process.load_library(path)?)
     }
 

@@ -1,7 +1,10 @@
 //! Dylibs beside the main one: plugins, libraries, tenants.
 
 use uruk_core::sync::Arc;
-use uruk_core::{DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, RemoveError, TransactionError};
+use uruk_core::{
+    DefinitionGenerator, DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, RemoveError,
+    TransactionError,
+};
 
 use uruk_pipeline::runtime::image::ProgramImage;
 use uruk_pipeline::runtime::process::ProcessSymbolsGenerator;
@@ -61,18 +64,24 @@ pub(crate) fn create_dylib(
     }
 }
 
+/// The symbols of this process's libraries.
+pub(crate) fn process_libraries(files: &Files) -> Arc<dyn DefinitionGenerator> {
+    let low = files.linking.layer.low_addresses().clone();
+    let generator = ProcessSymbolsGenerator::new(files.process.clone())
+        .adjusted_by(move |name, definition| low.of_process(name, definition));
+    Arc::new(generator)
+}
+
 /// Creates the dylibs that every other one searches last: the process's libraries, and symbols around them.
 pub(crate) fn create_searched(
     session: &ExecutionSession,
     files: &Arc<Files>,
+    generator: Arc<dyn DefinitionGenerator>,
     image: Option<&ProgramImage>,
 ) -> Result<Vec<(JitDylib, JitDylibLookupFlags)>, DylibError> {
     let exported = JitDylibLookupFlags::MatchExportedSymbolsOnly;
     let libraries = session.create_jit_dylib("libraries")?;
-    let low = files.linking.layer.low_addresses().clone();
-    let generator = ProcessSymbolsGenerator::new(files.process.clone())
-        .adjusted_by(move |name, definition| low.of_process(name, definition));
-    libraries.add_generator(Arc::new(generator));
+    libraries.add_generator(generator);
     let mut searched = vec![(libraries.clone(), exported)];
     if let Some(image) = image {
         image_before_libraries(session, image, &mut searched)?;

@@ -7,9 +7,12 @@ use uruk_core::{ExecutionSession, JitDylib, JitDylibLookupFlags};
 use uruk_pipeline::memory::MemoryManager;
 use uruk_pipeline::runtime::image::ProgramImage;
 
+use crate::error::JitError;
 use crate::files::Files;
 use crate::ready::Ready;
 use crate::redefinitions::Redefinitions;
+#[cfg(feature = "llvm")]
+use crate::remote::Remote;
 
 /// A session, its layers, and the dylibs that every program searches.
 ///
@@ -27,6 +30,22 @@ pub(crate) struct Engine {
     pub(crate) ready: Ready,
     pub(crate) initializes_on_lookup: bool,
     pub(crate) keeps_dependants: bool,
+    /// The process that runs the code, if it is not this one.
+    #[cfg(feature = "llvm")]
+    pub(crate) remote: Option<Remote>,
+}
+
+impl Engine {
+    /// # Errors
+    /// [`JitError::NotThere`] if another process runs the code.
+    pub(crate) fn check_here(&self, what: &str) -> Result<(), JitError> {
+        #[cfg(feature = "llvm")]
+        if self.remote.is_some() {
+            return Err(JitError::NotThere { what: what.into() });
+        }
+        let _ = what;
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Engine {

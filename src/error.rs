@@ -15,6 +15,8 @@ use uruk_pipeline::lazy::RedirectError;
 use uruk_pipeline::link::LinkError;
 use uruk_pipeline::memory::MemoryError;
 use uruk_pipeline::object::{CommonError, ObjectError};
+#[cfg(feature = "llvm")]
+use uruk_pipeline::remote::RemoteError;
 use uruk_pipeline::runtime::process::LoadLibraryError;
 
 use crate::image_unit::UnitRejected;
@@ -146,6 +148,16 @@ pub enum JitError {
     /// Files cannot be linked as an image.
     #[error("cannot link the image")]
     LinkImage(#[source] LinkError),
+    /// The process that runs the code did not do what it was asked.
+    #[cfg(feature = "llvm")]
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// Something is not possible where another process runs the code.
+    #[error("{what} is not possible where another process runs the code")]
+    NotThere {
+        /// The thing that was asked for.
+        what: Box<str>,
+    },
     /// A file has nothing of the form that was asked for.
     #[error("{file}: {why}")]
     Emit {

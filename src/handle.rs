@@ -146,6 +146,7 @@ impl Scope {
     /// # Errors
     /// As [`Scope::lookup`], and [`JitError::NotCallable`] if the symbol is data.
     pub unsafe fn function<F: FunctionPointer>(&self, symbol: &str) -> Result<F, JitError> {
+        self.engine.check_here(POINTERS)?;
         let found = self.lookup(symbol)?;
         check_callable(symbol, found)?;
         // SAFETY: the symbol is Ready, so its code is complete and executable; signature and lifetime are
@@ -250,6 +251,7 @@ impl Scope {
     /// # fn main() {}
     /// ```
     pub unsafe fn try_get<F: FunctionPointer>(&self, symbol: &str) -> Result<Option<Function<F>>, JitError> {
+        self.engine.check_here(POINTERS)?;
         // Again if something was removed meanwhile, which need not have been this.
         while self.engine.ready.find(self.session(), self.dylib(), symbol).is_some() {
             if let Some((definition, code)) = self.held_ready(symbol) {
@@ -305,6 +307,7 @@ impl Scope {
 
     /// A definition, and the handle that keeps what is there.
     pub(crate) fn held(&self, symbol: &str) -> Result<Held, JitError> {
+        self.engine.check_here(POINTERS)?;
         if let Some(held) = self.held_ready(symbol) {
             self.initialize_on_lookup()?;
             return Ok(held);
@@ -340,6 +343,7 @@ impl Scope {
         symbol: &SymbolName,
         found: &LookupResult,
     ) -> Result<Option<Function<F>>, JitError> {
+        self.engine.check_here(POINTERS)?;
         let Some((definition, code)) = self.hold(symbol, found)? else { return Ok(None) };
         check_callable(symbol.as_str(), definition)?;
         self.initialize_on_lookup()?;
@@ -356,6 +360,9 @@ impl Scope {
         Ok(self.session().while_present(token, hold)?)
     }
 }
+
+/// Nothing of linked code can be reached by these where another process runs it.
+const POINTERS: &str = "a pointer to a function or data";
 
 fn check_callable(symbol: &str, definition: ExecutorSymbolDef) -> Result<(), JitError> {
     match definition.flags.contains(SymbolFlags::CALLABLE) {

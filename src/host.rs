@@ -149,6 +149,7 @@ impl Scope {
     }
 
     fn define_address(&self, name: &str, address: ExecutorAddr, flags: SymbolFlags) -> Result<(), JitError> {
+        self.engine.check_here("a function or data of the host")?;
         let definition = ExecutorSymbolDef::new(address, flags);
         let unit = absolute_symbols([(self.intern(name), definition)].into_iter().collect());
         Ok(self.dylib().define_with_tracker(unit, &self.tracker())?)

@@ -153,6 +153,7 @@ impl Scope {
     /// ```
     pub fn load_image(&self, path: impl AsRef<Path>, options: ImageOptions) -> Result<LoadedImage, JitError> {
         self.check_open()?;
+        self.engine.check_here("loading an image")?;
         let (files, tracker, dylib) = (&self.engine.files, self.tracker(), self.dylib());
         let owner = self.is_of_tracker().then(|| tracker.downgrade());
         let image = ImageFile::open(path.as_ref())?;

@@ -33,6 +33,9 @@ impl Scope {
     /// Blocks until everything has run. If another thread initialises the same dylib, this one waits for it. An initialiser may call this
     /// method: it finds what its own thread runs as done.
     ///
+    /// Where [another process](crate::JitBuilder::executor) runs the code, they run there, those of all dylibs; and functions for the end run when code
+    /// is removed, and when that process exits.
+    ///
     /// # Errors
     /// [`JitError::Lookup`] for the first file that cannot be linked; what can be is not run then. It is not asked for again.
     ///
@@ -60,6 +63,10 @@ impl Scope {
             linked?;
         }
         debug::settle();
+        #[cfg(feature = "llvm")]
+        if let Some(remote) = &self.engine.remote {
+            return remote.start_what_is_new(platform);
+        }
         for dylib in &order {
             // SAFETY: the caller's obligation.
             unsafe { platform.initialize(dylib) }.map_err(LookupError::Wait)?;

@@ -121,6 +121,8 @@ mod package_sources;
 mod precompile;
 mod ready;
 mod redefinitions;
+#[cfg(feature = "llvm")]
+mod remote;
 mod request;
 mod scope;
 #[cfg(feature = "trace")]

@@ -65,6 +65,8 @@ pub enum Compiles {
     Whole,
     /// Modules, in processes of their own.
     InHelpers,
+    /// Modules; another process runs the code.
+    Executor,
     /// Modules, in three parts behind the inliner.
     Late,
     /// Modules, in three parts.
@@ -98,6 +100,7 @@ impl Compiles {
         match self {
             Self::Whole | Self::Image | Self::Package => &[],
             Self::InHelpers => &["--compile-in-helpers=2"],
+            Self::Executor => &["--executor"],
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
@@ -205,7 +208,11 @@ impl Program {
                 Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => &[LAZY],
                 Compiles::Image => &[IMAGE],
                 Compiles::Package => &[IMAGE, PACKAGE],
-                Compiles::Whole | Compiles::InHelpers | Compiles::Late | Compiles::Early => return false,
+                Compiles::Whole
+                | Compiles::InHelpers
+                | Compiles::Executor
+                | Compiles::Late
+                | Compiles::Early => return false,
             };
             self.skipped.iter().any(|(name, _)| kinds.contains(&&**name))
         };
@@ -275,6 +282,7 @@ impl Program {
         let second = match variant.compiles {
             Compiles::Whole
             | Compiles::InHelpers
+            | Compiles::Executor
             | Compiles::Late
             | Compiles::Early
             | Compiles::Image

@@ -7,11 +7,15 @@ use uruk_pipeline::debug::{self, PerfFormat};
 use uruk_pipeline::linking::{CollectedObjects, ObjectLinkingLayer};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions, ViewPolicy};
 use uruk_pipeline::platform::Platform;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::remote::RemoteProgram;
 use uruk_pipeline::runtime::image::ProgramImage;
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
 use crate::error::JitError;
+#[cfg(feature = "llvm")]
+use crate::remote::Remote;
 
 type Observer = Arc<dyn Fn(&SessionEvent) + Send + Sync>;
 type ErrorReporter = Arc<dyn Fn(&SessionError) + Send + Sync>;
@@ -30,6 +34,8 @@ pub(super) struct EngineOptions {
     pub(super) debugger: bool,
     pub(super) perf: Option<PerfFormat>,
     pub(super) collected: Option<Arc<CollectedObjects>>,
+    #[cfg(feature = "llvm")]
+    pub(super) executor: Option<RemoteProgram>,
 }
 
 /// The memory of an engine, and the layer that links into it.
@@ -38,6 +44,8 @@ pub(super) struct Ground {
     pub(super) image: Option<ProgramImage>,
     pub(super) platform: Arc<Platform>,
     pub(super) layer: Arc<ObjectLinkingLayer>,
+    #[cfg(feature = "llvm")]
+    pub(super) remote: Option<Remote>,
 }
 
 impl EngineOptions {
@@ -56,6 +64,8 @@ impl EngineOptions {
             debugger: is_on("URUK_DEBUGGER"),
             perf: perf_of_environment(),
             collected: None,
+            #[cfg(feature = "llvm")]
+            executor: None,
         }
     }
 
@@ -79,6 +89,10 @@ impl EngineOptions {
         if self.perf.is_some() {
             debug::set_perf(self.perf).map_err(|source| JitError::Perf { source: Arc::new(source) })?;
         }
+        #[cfg(feature = "llvm")]
+        if let Some(program) = self.executor.take() {
+            return self.ground_there(&program);
+        }
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None => Arc::new(InProcessMemoryManager::with_options(MemoryOptions {
@@ -89,12 +103,36 @@ impl EngineOptions {
             })?),
         };
         let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
-        let platform = Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() });
+        let platform = self.platform();
         let layer =
             ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory.clone())), platform.clone());
         let layer =
             Arc::new(self.collected.take().into_iter().fold(layer, ObjectLinkingLayer::with_collected));
-        Ok(Ground { memory, image, platform, layer })
+        Ok(Ground {
+            memory,
+            image,
+            platform,
+            layer,
+            #[cfg(feature = "llvm")]
+            remote: None,
+        })
+    }
+
+    /// The same in another process.
+    ///
+    /// # Errors
+    /// [`JitError::Remote`] if that cannot be started.
+    #[cfg(feature = "llvm")]
+    fn ground_there(&self, program: &RemoteProgram) -> Result<Ground, JitError> {
+        let remote = Remote::spawn(program)?;
+        let memory = Arc::new(remote.executor.shared_memory().clone());
+        let platform = self.platform();
+        let layer = ObjectLinkingLayer::new(Arc::new(remote.executor.clone()), platform.clone());
+        Ok(Ground { memory, image: None, platform, layer: Arc::new(layer), remote: Some(remote) })
+    }
+
+    fn platform(&self) -> Arc<Platform> {
+        Arc::new(if self.owns_process { Platform::of_process() } else { Platform::new() })
     }
 
     /// # Errors

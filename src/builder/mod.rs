@@ -4,6 +4,8 @@
 mod compile;
 mod engine;
 #[cfg(feature = "llvm")]
+mod executor;
+#[cfg(feature = "llvm")]
 mod helpers;
 mod outputs;
 mod run;
@@ -28,7 +30,7 @@ use self::engine::EngineOptions;
 use self::run::RunOptions;
 #[cfg(feature = "cache")]
 use crate::cache::CacheOptions;
-use crate::dylibs::{create_dylib, create_searched};
+use crate::dylibs::{create_dylib, create_searched, process_libraries};
 use crate::engine::Engine;
 use crate::error::JitError;
 use crate::files::Files;
@@ -36,6 +38,8 @@ use crate::jit::Jit;
 use crate::objects::{Objects, OnCall};
 use crate::ready::Ready;
 use crate::redefinitions::Redefinitions;
+#[cfg(feature = "llvm")]
+use crate::remote::Remote;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
@@ -357,6 +361,8 @@ impl JitBuilder {
     /// be made, [`JitError::Compile`] if LLVM does not understand the pipeline, [`JitError::Cache`] if the directory of a
     /// cache that has to hit cannot be used.
     pub fn build(self) -> Result<Jit, JitError> {
+        #[cfg(feature = "llvm")]
+        self.check_executor()?;
         let Self { mut engine, run, .. } = self;
         let (has_workers, initializes_on_lookup) = (engine.has_workers(), run.initializes_on_lookup);
         #[cfg(feature = "llvm")]
@@ -379,7 +385,10 @@ impl JitBuilder {
         let session = engine.session()?;
         let keeps_dependants = engine.keeps_dependants;
         let main = create_dylib(&session, "main", keeps_dependants)?;
-        let searched_last = create_searched(&session, &files, ground.image.as_ref())?;
+        let libraries = process_libraries(&files);
+        #[cfg(feature = "llvm")]
+        let libraries = ground.remote.as_ref().map_or(libraries, Remote::libraries);
+        let searched_last = create_searched(&session, &files, libraries, ground.image.as_ref())?;
         for (library, flags) in &searched_last {
             main.add_to_link_order(library, *flags)?;
         }
@@ -394,6 +403,8 @@ impl JitBuilder {
             ready,
             initializes_on_lookup,
             keeps_dependants,
+            #[cfg(feature = "llvm")]
+            remote: ground.remote,
         };
         Ok(Jit::of(engine, main))
     }

@@ -18,6 +18,7 @@ use super::examples::{
     CACHE_EXAMPLES, EXAMPLES, HOW, IMAGE_EXAMPLES, KEPT, OPT_EXAMPLES, PAGE_EXAMPLES, PRECOMPILE_EXAMPLES,
     REPL_EXAMPLES, RUN_EXAMPLES, SEEN, TOP_EXAMPLES, TRACE_EXAMPLES, WHAT, WHEN,
 };
+use super::executor::ExecutorArgs;
 use super::helpers::HelperArgs;
 use super::image_args::{ImageArgs, ImageCommand};
 use super::opt::OptArgs;
@@ -43,6 +44,9 @@ pub(crate) enum Command {
     /// Compile for the process that has started this one.
     #[command(hide = true)]
     CompileHelper,
+    /// Run code for the process that has started this one.
+    #[command(hide = true)]
+    Executor,
     /// Run a program made of IR, bitcode, objects, archives and shared libraries.
     ///
     /// Every FILE takes part, as if it had been given to a linker: its initialisers run before the entry
@@ -217,6 +221,9 @@ pub(crate) struct RunArgs {
 
     #[command(flatten)]
     pub(crate) helpers: HelperArgs,
+
+    #[command(flatten)]
+    pub(crate) executor: ExecutorArgs,
 
     /// Find what was compiled before in this directory, and store what is compiled [default: what URUK_CACHE says in the environment].
     ///

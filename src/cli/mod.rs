@@ -7,6 +7,7 @@ mod clang;
 mod defect;
 mod dispatcher;
 mod examples;
+mod executor;
 mod flight;
 mod helpers;
 mod hints;
@@ -24,6 +25,7 @@ mod profile;
 mod progress;
 mod record;
 mod repl;
+mod replaced;
 mod report;
 mod run;
 mod shared;
@@ -66,6 +68,7 @@ fn run_command() -> c_int {
     };
     match cli.command {
         Command::CompileHelper => done(uruk::pipeline::ir::serve_compiles()),
+        Command::Executor => done(uruk::pipeline::remote::serve_executor()),
         Command::Run(args) => run_program(&args),
         Command::Image(args) => match args.command {
             ImageCommand::Run(args) => run_program(&args),
@@ -83,10 +86,10 @@ fn run_command() -> c_int {
     }
 }
 
-/// Returns only if there is no program to run.
+/// Returns only if there is no program to run, or if another process has run it.
 fn run_program(args: &RunArgs) -> c_int {
     match run::run(args) {
-        Ok(never) => match never {},
+        Ok(code) => code,
         Err(error) => {
             report::error(&error);
             if error.is_wrong_usage() { WRONG_USAGE } else { FAILURE }

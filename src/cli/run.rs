@@ -1,8 +1,6 @@
 //! `uruk run`: from files to the program's first instruction, and no further. The program ends the process.
 
-use std::collections::HashMap;
-use std::convert::Infallible;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,6 +14,7 @@ use uruk::pipeline::debug::PerfFormat;
 use uruk::pipeline::image::ImageFile;
 use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
+use uruk::pipeline::remote::RemoteError;
 use uruk::pipeline::runtime::allocation::{self, ReplaceError};
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
@@ -34,8 +33,9 @@ use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
 use super::record::{self, RecordError, StatsArg};
+use super::replaced::replaced_allocation;
 use super::values::{cores, partition};
-use super::{flight, image, profile, report, verbose, why_after};
+use super::{executor, flight, image, profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,10 @@ pub(crate) enum RunError {
     Exit(#[from] ExitError),
     #[error(transparent)]
     Allocation(#[from] ReplaceError),
+    #[error("a program that replaces `malloc` or `operator new` cannot run with --executor")]
+    ReplacesAllocation,
+    #[error(transparent)]
+    Executor(#[from] RemoteError),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -92,8 +96,8 @@ impl RunError {
     }
 }
 
-/// Links the files and becomes the program.
-pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
+/// Links the files and becomes the program, or has another process run it: the exit code.
+pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
     let arguments = program_arguments(args)?;
     let order = args.speculate.as_deref().map(order::read).transpose()?;
     let ahead = Ahead { order, callees: args.speculate_callees };
@@ -111,6 +115,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Infallible, RunError> {
     dispatcher.retire();
     page.program_begins();
     store_what_was_compiled(jit, &observers, args)?;
+    if let Some(executor) = jit.executor() {
+        return executor::run_there(jit, executor, entry, &arguments);
+    }
     give_back_free_memory();
 
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
@@ -163,14 +170,7 @@ fn start_what_is_new(jit: &Jit, program: &Program) {
 
 /// Lets the libraries allocate as the program does, if it replaces the functions for that. Says whether it does.
 fn take_over_allocation(jit: &Jit) -> Result<bool, RunError> {
-    let names = allocation::function_names().map(|name| jit.session().intern(name));
-    // The program's own definitions. A lookup would find the libraries' functions too.
-    let mut replaced = HashMap::new();
-    let defined = jit.main_dylib().flags(names).into_iter();
-    for (name, _) in defined.filter(|(_, flags)| flags.contains(SymbolFlags::EXPORTED)) {
-        let found = jit.lookup(name.as_str()).map_err(|source| RunError::Link { source })?;
-        replaced.insert(name.as_str().to_owned(), found.address);
-    }
+    let replaced = replaced_allocation(jit)?;
     // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
     // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
     unsafe { allocation::replace(|name| replaced.get(name).copied())? };
@@ -253,6 +253,7 @@ fn link(
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<(&'static Jit, ExecutorSymbolDef, Beside), RunError> {
     let jit: &'static Jit = Box::leak(Box::new(build(args, dispatcher)?)); // never dropped: its code runs to the end
+    executor::load_libraries(jit, args)?;
     if let Some(refused) = jit.cache_refused() {
         report::warning("the program runs without a cache", refused);
     }
@@ -333,7 +334,8 @@ fn entry_to_name(near: Option<&str>) -> String {
 fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, RunError> {
     // Loaded before memory for code is reserved, which then lies next to them and within reach.
     let process = ProcessSymbols::of_program();
-    for library in &args.load {
+    let loaded_here = if args.executor.executor { &[][..] } else { &args.load };
+    for library in loaded_here {
         process.load_library(library).map_err(JitError::from)?;
     }
     let builder = Jit::builder().optimization(args.optimize).dispatcher(dispatcher).process_symbols(process);
@@ -373,6 +375,7 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
         0 => builder,
         verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
     };
+    let builder = args.executor.program().into_iter().fold(builder, JitBuilder::executor);
     let helpers = args.helpers.settings();
     let builder = helpers.into_iter().fold(builder, JitBuilder::compile_in);
     Ok(builder.build()?)

@@ -50,7 +50,7 @@ const PIPELINE: [&str; 20] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 47] = [
+const FACADE: [&str; 48] = [
     "image_unit",       // a unit of an image, and why it was rejected
     "error",            // one type of errors
     "function",         // addresses as functions
@@ -67,6 +67,7 @@ const FACADE: [&str; 47] = [
     "executable",       // symbols that the host keeps to itself
     "ready",            // lookups of Ready symbols
     "redefinitions",    // those that are told when functions are redefined
+    "remote",           // the process that runs the code, if it is another one
     "engine",           // what all scopes share
     "scope",            // a dylib or a tracker
     "initialize",       // its methods, from here on

@@ -1,0 +1,139 @@
+//! `uruk run --executor`: programs run in a process of their own as they do in the command's.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use uruk_tests::forms::Form;
+use uruk_tests::inputs::{bitcode, shared_library};
+use uruk_tests::matrix::{Compiles, Variant};
+use uruk_tests::process::{End, Input, Outcome, run};
+use uruk_tests::program::Program;
+use uruk_tests::uruk::uruk;
+
+fn run_with(options: &[&str], files: &[PathBuf]) -> Outcome {
+    let mut command = Command::new(uruk());
+    command.arg("run").args(options).args(files);
+    run(&mut command, &Input::default(), Duration::from_secs(120)).expect("it starts")
+}
+
+#[test]
+fn programs_run_as_in_the_command_itself() {
+    let names = [
+        "c/arguments",
+        "c/atexit_order",
+        "c/broken_pipe",
+        "c/callbacks",
+        "c/common_symbols",
+        "c/constructors",
+        "c/environment",
+        "c/error_numbers",
+        "c/exit_from_thread",
+        "c/floating_point_state",
+        "c/fork_wait",
+        "c/ifuncs",
+        "c/immediate_exit",
+        "c/jumps",
+        "c/quick_exit",
+        "c/signal_handlers",
+        "c/standard_input",
+        "c/thread_locals",
+        "c/threads",
+        "c/unflushed",
+        "c/visibility",
+        "c/weak_override",
+        "cxx/comdat",
+        "cxx/containers",
+        "cxx/exceptions",
+        "cxx/function_statics",
+        "cxx/rtti",
+        "cxx/statics",
+        "cxx/streams",
+        "cxx/thread_local_objects",
+    ];
+    for name in names {
+        let of = |form, level, jobs| Variant { form, level, jobs, compiles: Compiles::Executor };
+        let variants = [of(Form::BitcodeO2, 2, 2), of(Form::Pic, 0, 1)];
+        Program::load(name).expect("the program is there").check_variants(&variants);
+    }
+}
+
+#[test]
+fn a_fault_is_told_with_its_function_and_ends_the_command_by_the_same_signal() {
+    let crash = "
+        int *nowhere;
+        __attribute__((noinline)) static int fall(void) { return *(volatile int *)nowhere; }
+        int main(void) { return fall() + 1; }";
+    let outcome = run_with(&["--executor"], &[bitcode("crash.c", crash).expect("it compiles")]);
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(outcome.end, End::Killed(11), "{stderr}");
+    assert!(stderr.contains("was ended by SIGSEGV") && stderr.contains("in `fall` + 0x"), "{stderr}");
+    // A fault in a library is told with the function that has called it.
+    let abort = "
+        #include <stdlib.h>
+        int main(void) { abort(); }";
+    let outcome = run_with(&["--executor"], &[bitcode("abort.c", abort).expect("it compiles")]);
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(outcome.end, End::Killed(6), "{stderr}");
+    assert!(stderr.contains("in `main` + 0x"), "{stderr}");
+}
+
+/// The program finds no compiler in its process, and none of the command's files.
+#[test]
+fn the_process_of_the_program_has_no_llvm_and_few_descriptors() {
+    let program = r#"
+        #include <fcntl.h>
+        #include <stdio.h>
+        #include <string.h>
+        int main(void) {
+            char line[4096];
+            if (open("/dev/null", O_RDONLY) != 3) return 3;
+            FILE *maps = fopen("/proc/self/maps", "r");
+            while (fgets(line, sizeof line, maps)) if (strstr(line, "libLLVM")) return 1;
+            return 0;
+        }
+    "#;
+    let program = bitcode("program.c", program).expect("it compiles");
+    let outcome = run_with(&["--executor"], &[program]);
+    assert_eq!(outcome.end, End::Exited(0), "{}", String::from_utf8_lossy(&outcome.stderr));
+}
+
+#[test]
+fn libraries_are_loaded_there() {
+    let library =
+        shared_library("seven.c", "int seven(void) { return 7; }", "libseven.so").expect("it links");
+    let program =
+        bitcode("main.c", "int seven(void); int main(void) { return seven(); }").expect("it compiles");
+    let load = format!("--load={}", library.display());
+    let outcome = run_with(&["--executor", &load], &[program]);
+    assert_eq!(outcome.end, End::Exited(7), "{}", String::from_utf8_lossy(&outcome.stderr));
+}
+
+#[test]
+fn what_does_not_go_with_an_executor_is_refused() {
+    let program = bitcode("program.c", "int main(void) { return 0; }").expect("it compiles");
+    for option in ["--lazy", "--tiered", "--debugger", "--perf=map", "--backtrace"] {
+        let outcome = run_with(&["--executor", option], std::slice::from_ref(&program));
+        assert_eq!(outcome.end, End::Exited(2), "{option}: {}", String::from_utf8_lossy(&outcome.stderr));
+    }
+    let replaces = "
+        #include <stddef.h>
+        void *malloc(size_t size) { (void)size; return NULL; }
+        int main(void) { return malloc(1) != NULL; }";
+    let program = bitcode("malloc.c", replaces).expect("it compiles");
+    let outcome = run_with(&["--executor"], &[program]);
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(outcome.end, End::Exited(1), "{stderr}");
+    assert!(stderr.contains("cannot run with --executor"), "{stderr}");
+}
+
+/// By hand the hidden verb has nothing to talk to.
+#[test]
+fn an_executor_that_is_started_by_hand_says_what_it_is() {
+    let mut command = Command::new(uruk());
+    command.arg("executor");
+    let outcome = run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it starts");
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(outcome.end, End::Exited(1), "{stderr}");
+    assert!(stderr.contains("started by a host, not by hand"), "{stderr}");
+}

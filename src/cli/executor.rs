@@ -1,0 +1,97 @@
+//! `--executor`: the program runs in a process of its own, which this command links for.
+
+use std::ffi::{CString, c_int};
+
+use clap::Args;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP};
+use uruk::Jit;
+use uruk::core::ExecutorSymbolDef;
+use uruk::core::sync::Arc;
+use uruk::core::sync::atomic::AtomicBool;
+use uruk::pipeline::peer::ProcessEnd;
+use uruk::pipeline::remote::{RemoteError, RemoteExecutor, RemoteProgram, Startup};
+
+use super::args::RunArgs;
+use super::examples::HOW;
+use super::replaced::replaced_allocation;
+use super::report;
+use super::run::RunError;
+
+/// The exit code of a shell for a program that a signal has ended.
+const BY_SIGNAL: c_int = 128;
+
+/// Signals of code that is wrong. A terminal's signals, and those of other processes, are no news.
+const FAULTS: [c_int; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP];
+
+/// The option of a process that runs the code.
+#[derive(Debug, Args)]
+pub(crate) struct ExecutorArgs {
+    /// Run the program in a process of its own, without compiler and linker, and say where it was when a fault ends it.
+    ///
+    /// This command compiles and links into memory that both share, waits for the program, and ends as it has ended. Objects that were built for
+    /// an executable (without -fPIC) may be refused.
+    #[arg(
+        help_heading = HOW,
+        long,
+        conflicts_with_all = ["on_call", "debugger", "perf", "backtrace", "image", "no_image"],
+    )]
+    pub(crate) executor: bool,
+}
+
+impl ExecutorArgs {
+    /// The program that runs the code: this command, started once more. Nothing if it runs here.
+    pub(crate) fn program(&self) -> Option<RemoteProgram> {
+        // The file that runs, also when an update has put another one in its place.
+        self.executor.then(|| RemoteProgram::new("/proc/self/exe").argument("executor"))
+    }
+}
+
+/// Loads the libraries of `--load` there, if the program runs there.
+pub(super) fn load_libraries(jit: &Jit, args: &RunArgs) -> Result<(), RunError> {
+    let libraries = if jit.executor().is_some() { &args.load[..] } else { &[] };
+    libraries.iter().try_for_each(|library| Ok(jit.load_library(library)?))
+}
+
+/// Runs the program there. Gives its exit code, or ends by the signal by which it has ended.
+pub(super) fn run_there(
+    jit: &Jit,
+    executor: &RemoteExecutor,
+    entry: ExecutorSymbolDef,
+    arguments: &[CString],
+) -> Result<c_int, RunError> {
+    if !replaced_allocation(jit)?.is_empty() {
+        return Err(RunError::ReplacesAllocation);
+    }
+    // A terminal's signals are for the program, which may handle them. It is started already, and has its own actions.
+    for signal in [SIGINT, SIGQUIT] {
+        let unseen = Arc::new(AtomicBool::new(false));
+        // Refused, the command ends before the program does, and the program with it.
+        let _ = signal_hook::flag::register(signal, unseen);
+    }
+    let platform = jit.platform();
+    let startup = Startup {
+        indirect: platform.take_indirect_functions(),
+        initializers: platform.take_initializers(),
+        finalizers: platform.take_finalizers(),
+    };
+    let error = executor.run_program(&startup, entry.address, arguments);
+    match error.process_end() {
+        Some(ProcessEnd::Exited(code)) => Ok(code),
+        Some(ProcessEnd::Signal(signal)) => Ok(end_by(jit, signal, &error)),
+        _ => Err(error.into()),
+    }
+}
+
+/// Ends by the same signal. A signal that is refused gives an exit code.
+fn end_by(jit: &Jit, signal: c_int, error: &RemoteError) -> c_int {
+    jit.flush_cache(); // Handlers of the exit do not run.
+    if FAULTS.contains(&signal) {
+        report::error(error);
+    }
+    // The program has left its core; this process is of no interest.
+    let maximum = getrlimit(Resource::Core).maximum;
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+    BY_SIGNAL + signal
+}

@@ -1,0 +1,50 @@
+//! The other process that runs an engine's code, if there is one.
+
+use uruk_core::DefinitionGenerator;
+use uruk_core::sync::{Arc, Mutex};
+use uruk_pipeline::platform::Platform;
+use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram, RemoteSymbolsGenerator, Startup};
+
+use crate::error::JitError;
+
+/// The process that runs the code.
+pub(crate) struct Remote {
+    pub(crate) executor: RemoteExecutor,
+    /// Held while initialisers run there: another thread that initialises waits for them.
+    starting: Mutex<()>,
+}
+
+impl Remote {
+    /// # Errors
+    /// [`JitError::Remote`] if the program cannot be started.
+    pub(crate) fn spawn(program: &RemoteProgram) -> Result<Self, JitError> {
+        Ok(Self { executor: RemoteExecutor::spawn(program)?, starting: Mutex::new(()) })
+    }
+
+    /// The symbols of its libraries.
+    pub(crate) fn libraries(&self) -> Arc<dyn DefinitionGenerator> {
+        Arc::new(RemoteSymbolsGenerator::new(self.executor.clone()))
+    }
+
+    /// Runs there what has been linked and was not started yet.
+    ///
+    /// # Errors
+    /// [`JitError::Remote`] if the executor has gone.
+    pub(crate) fn start_what_is_new(&self, platform: &Platform) -> Result<(), JitError> {
+        let _others_wait = self.starting.lock();
+        let startup = take_startup(platform);
+        if startup == Startup::default() {
+            return Ok(());
+        }
+        Ok(self.executor.start(&startup)?)
+    }
+}
+
+/// The functions that come before and after a program, of all that has been linked and was not started yet.
+pub(crate) fn take_startup(platform: &Platform) -> Startup {
+    Startup {
+        indirect: platform.take_indirect_functions(),
+        initializers: platform.take_initializers(),
+        finalizers: platform.take_finalizers(),
+    }
+}
