@@ -39,7 +39,7 @@ impl Jit {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let jit = uruk::Jit::builder().threads(1).compile_on_call(uruk::OnCall::Function).build()?;
     /// jit.add_ir_text("main.ll", "define i64 @next(i64 %x) { %y = add i64 %x, 1 ret i64 %y }")?;
-    /// let trace = "# uruk trace 1\nf\t-\tmain.ll\tnext\t-\tupper\t-\nf\t-\tmain.ll\tgone\t-\tupper\t-\n";
+    /// let trace = "# uruk trace 1\nf\t-\tmain.ll\tnext\tupper\t-\nf\t-\tmain.ll\tgone\tupper\t-\n";
     /// let compiled = jit.precompile(&trace.parse()?)?;
     /// assert_eq!((compiled.functions, compiled.stale), (1, 1));
     /// # Ok(())

@@ -279,10 +279,8 @@ fn code_is_in_the_order_of_a_trace_or_is_that_alone() {
     let called = ["main", "third", "second", "needed", "first"];
     // Functions that are not called are where they were, behind the others.
     assert_eq!(directory.functions("a.uim"), [&called[..], &["never"]].concat());
-    directory.write(
-        "b.trace",
-        "# uruk trace 1\nf\t-\tthird.c\tthird\t-\tupper\t-\nf\t-\tthird.c\tgone\t-\tupper\t-\n",
-    );
+    directory
+        .write("b.trace", "# uruk trace 1\nf\t-\tthird.c\tthird\tupper\t-\nf\t-\tthird.c\tgone\tupper\t-\n");
     let text = build("--order b.trace --package");
     assert!(text.contains("1 functions of them have no code"), "{text}");
     directory.ends("a.uim", 12);

@@ -69,8 +69,8 @@ impl Directory {
         let (heads, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with('#'));
         let short = |line: &str| {
             let columns: Vec<&str> = line.split('\t').collect();
-            assert!(columns.len() == 7 && columns[1].len() == 16, "{line}");
-            format!("{} {} {}", columns[2], columns[3], columns[5])
+            assert!(columns.len() == 6 && columns[1].len() == 16, "{line}");
+            format!("{} {} {}", columns[2], columns[3], columns[4])
         };
         (lines.into_iter().map(short).collect(), heads.len())
     }
@@ -155,10 +155,10 @@ fn what_a_trace_lists_is_found_in_the_cache() {
 #[test]
 fn lines_of_nothing_are_counted() {
     let directory = Directory::new("stale");
-    let text = "f\t1\tmain.c\tgone\t-\tupper\t-\n# by hand\n# uruk trace 1\nf\t-\tmain.c\tmain\t-\tupper\t-\n\
-                i\t1\t-\tprint\t1\tupper\t(Int)\nz\n";
+    let text = "f\t1\tmain.c\tgone\tupper\t-\n# by hand\n# uruk trace 1\nf\t-\tmain.c\tmain\tupper\t-\n\
+                i\t1\t-\tprint\tupper\t(Int)\nz\n";
     directory.write("some.trace", text);
-    directory.write("more.trace", "# uruk trace 1\nf\t2\tother.c\tmain\t-\tupper\t-\n");
+    directory.write("more.trace", "# uruk trace 1\nf\t2\tother.c\tmain\tupper\t-\n");
     let text = directory.ends("precompile --cache cache some.trace main.c helper.c more.trace", 0);
     let expected = "functions in the cache: 1, of which 0 were there before; 2 are in no file; \
                     1 are code instances, which their host compiles; 1 lines are not understood\n";
@@ -181,7 +181,7 @@ fn files_of_one_name_are_told_apart() {
     let text = directory.ends("precompile x.trace a/x.c b/x.c --cache cache", 0);
     assert!(text.starts_with("functions in the cache: 1,"), "{text}");
     // Of other contents all are meant.
-    directory.write("x.trace", "# uruk trace 1\nf\t1\tx.c\tmain\t-\tupper\t-\n");
+    directory.write("x.trace", "# uruk trace 1\nf\t1\tx.c\tmain\tupper\t-\n");
     let text = directory.ends("precompile x.trace a/x.c b/x.c --cache cache", 0);
     assert!(text.starts_with("functions in the cache: 2,"), "{text}");
 }
@@ -206,10 +206,8 @@ fn what_is_no_trace_is_refused_and_left_as_it_is() {
     refused("precompile --cache c b.trace main.c", 1, &["b.trace", "No such file"]);
     refused("precompile --cache c a.trace", 1, &["of what"]);
     // A program that lacks something is as good as it can be.
-    directory.write(
-        "a.trace",
-        "# uruk trace 1\nf\t-\tmain.c\tmain\t-\tupper\t-\nf\t-\tmain.c\tnever\t-\tupper\t-\n",
-    );
+    directory
+        .write("a.trace", "# uruk trace 1\nf\t-\tmain.c\tmain\tupper\t-\nf\t-\tmain.c\tnever\tupper\t-\n");
     let text = directory.ends("precompile --cache c a.trace main.c", 0);
     let says = ["functions in the cache: 1,", "1 cannot be compiled and linked", "`main`", "`helper`"];
     assert!(says.iter().all(|words| text.contains(words)), "{text}");

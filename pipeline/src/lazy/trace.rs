@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! # uruk trace 1
-//! f<tab>3f2a91bc00d1e27a<tab>sqlite3.bc<tab>sqlite3VdbeExec<tab>-<tab>upper<tab>-
-//! i<tab>91aa00c3d2e4f511<tab>-<tab>print<tab>77aa12bc33de9f01<tab>upper<tab>(Int64,String)
+//! f<tab>3f2a91bc00d1e27a<tab>sqlite3.bc<tab>sqlite3VdbeExec<tab>upper<tab>-
+//! i<tab>91aa00c3d2e4f511<tab>-<tab>print<tab>upper<tab>(Int64,String)
 //! ```
 //!
 //! | column | `f`: a function of a file | `i`: a code instance of a host |
@@ -11,9 +11,8 @@
 //! | 2 | the beginning of the hash of the file's contents | the same of its unit |
 //! | 3 | the file, by its last name | `-` |
 //! | 4 | the function's name in the file | the method's name |
-//! | 5 | the hash of its body | the same |
-//! | 6 | the tier, `lower` or `upper` | the same |
-//! | 7 | `-` | the signature |
+//! | 5 | the tier, `lower` or `upper` | the same |
+//! | 6 | `-` | the signature |
 //!
 //! A `-` stands for what is not known. Names are written as in an [order of calls](CallOrder). Lines may stand in any order, and often, and
 //! the head may be anywhere: `sort -u` of several traces is a trace. Other lines that begin with `#` say nothing. Kinds that are not known
@@ -51,7 +50,7 @@ pub struct TracedFunction {
 /// ```
 /// use uruk_pipeline::lazy::CompileTrace;
 ///
-/// let text = "# uruk trace 1\nf\t3f2a91bc00d1e27a\tmain.bc\thelp\t-\tupper\t-\n";
+/// let text = "# uruk trace 1\nf\t3f2a91bc00d1e27a\tmain.bc\thelp\tupper\t-\n";
 /// let trace: CompileTrace = text.parse()?;
 /// assert_eq!(&*trace.functions[0].function.function, "help");
 /// assert_eq!("# uruk order 1\nmain.bc\thelp\n".parse::<CompileTrace>()?.order(), trace.order());
@@ -147,7 +146,7 @@ impl Line {
     fn read(line: &str) -> Self {
         let columns: Vec<&str> = line.split('\t').collect();
         match columns[..] {
-            ["f", source, file, function, _, _, _, ..] if !file.is_empty() && !function.is_empty() => {
+            ["f", source, file, function, _, _, ..] if !file.is_empty() && !function.is_empty() => {
                 match (unescaped(file), unescaped(function)) {
                     (Ok(file), Ok(function)) => Self::Function(TracedFunction {
                         function: FunctionOfFile { file, function },
@@ -156,7 +155,7 @@ impl Line {
                     _ => Self::Unread,
                 }
             }
-            ["i", _, _, _, _, _, _, ..] => Self::Instance,
+            ["i", _, _, _, _, _, ..] => Self::Instance,
             _ => Self::Unread,
         }
     }
@@ -184,7 +183,7 @@ pub(super) fn line(traced: &TracedFunction, tier: Tier) -> String {
         write_escaped(f, file)?;
         f.write_char('\t')?;
         write_escaped(f, function)?;
-        writeln!(f, "\t{UNKNOWN}\t{tier}\t{UNKNOWN}")
+        writeln!(f, "\t{tier}\t{UNKNOWN}")
     });
     line.to_string()
 }
@@ -232,13 +231,13 @@ mod tests {
     #[test]
     fn lines_that_are_not_understood_are_counted_and_passed_over() {
         let text = format!(
-            "f\tzz\ta.bc\tlater\t-\tupper\t-\tanother column\n\n# said by people\n{HEAD}\n\
-             i\t1\t-\tprint\t2\tupper\t(Int64)\nx\t1\nf\t1\ta.bc\nf\t1\t\tf\t-\t-\t-\nf\t1\ta\t\\q\t-\t-\t-\n"
+            "f\tzz\ta.bc\tlater\tupper\t-\tanother column\n\n# said by people\n{HEAD}\n\
+             i\t1\t-\tprint\tupper\t(Int64)\nx\t1\nf\t1\ta.bc\nf\t1\t\tf\t-\t-\t-\nf\t1\ta\t\\q\t-\t-\t-\n"
         );
         let trace: CompileTrace = text.parse().expect("it has a head");
         assert_eq!(trace.functions, [traced("a.bc", "later", None)]);
         assert_eq!((trace.instances, trace.unread), (1, 4));
-        for text in ["", "# uruk trace 2\n", "f\t1\ta.bc\tf\t-\tupper\t-\n"] {
+        for text in ["", "# uruk trace 2\n", "f\t1\ta.bc\tf\tupper\t-\n"] {
             assert_eq!(text.parse::<CompileTrace>(), Err(CompileTraceError::Head), "{text}");
         }
         let broken = "# uruk order 1\nmain\n".parse::<CompileTrace>().expect_err("an order has tabs");
