@@ -7,8 +7,12 @@ use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{DefineError, JitDylib, ResourceTracker, SharedError, TransactionError, WeakResourceTracker};
 #[cfg(feature = "cache")]
 use uruk_pipeline::cache::KeyBuilder;
+#[cfg(any(feature = "cache", feature = "llvm"))]
+use uruk_pipeline::image::ImageReader;
 #[cfg(feature = "cache")]
 use uruk_pipeline::image::UnitKey;
+#[cfg(feature = "llvm")]
+use uruk_pipeline::ir::OptimizationLevel;
 #[cfg(feature = "cache")]
 use uruk_pipeline::linking::CollectedSource;
 use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer, StaticArchiveGenerator};
@@ -67,6 +71,29 @@ impl Files {
             _ => KeyBuilder::new("file in an image").bytes("file", source.bytes()).finish(),
         };
         *key.as_bytes()
+    }
+
+    /// The key of a source beside an image. In tiers it is that of the level that the image was compiled at: its code is a tier.
+    #[cfg(feature = "cache")]
+    pub(crate) fn key_of_source_in(&self, image: &ImageReader, source: &ObjectBuffer) -> UnitKey {
+        #[cfg(feature = "llvm")]
+        if let Some(level) = level_of(image)
+            && self.modules.tiers.is_some()
+            && FileKind::of(source.bytes()) != FileKind::Object
+        {
+            return *self.modules.layer.compiler().unit_key_at(source, level).as_bytes();
+        }
+        let _ = image;
+        self.key_of_source(source)
+    }
+
+    /// The level that sources are compiled at, if that and the source say all of the code.
+    #[cfg(all(feature = "llvm", feature = "cache"))]
+    pub(crate) fn level(&self) -> Option<OptimizationLevel> {
+        let compiler = self.modules.layer.compiler();
+        let level = compiler.pipeline().optimization_level()?;
+        let none = ObjectBuffer::new("<none>", Vec::new());
+        (compiler.unit_key(&none) == compiler.unit_key_at(&none, level)).then_some(level)
     }
 
     /// The key of a file, and the definitions of others that it has copies of: for a unit of a package.
@@ -213,6 +240,12 @@ impl Files {
             _ => &self.objects,
         }
     }
+}
+
+/// The level that the code of an image was compiled at.
+#[cfg(feature = "llvm")]
+pub(crate) fn level_of(image: &ImageReader) -> Option<OptimizationLevel> {
+    OptimizationLevel::ALL.get(usize::from(image.level()?)).copied()
 }
 
 impl fmt::Debug for Files {

@@ -8,12 +8,15 @@ use uruk_core::{DefinitionGenerator, ExecutorAddr, ResourceTracker};
 use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, ImageSection, ImageSections, SymbolTraits};
 use uruk_pipeline::linking::{ImageGenerator, image_units};
 use uruk_pipeline::runtime::allocation;
+use uruk_pipeline::tiers::ImageBody;
 
+use crate::all_or_nothing::all_or_nothing;
 use crate::archive::AddedArchive;
 use crate::error::JitError;
 use crate::image_options::ImageOptions;
 use crate::image_unit::{FromImage, RedefinedUnits, UnitState};
-use crate::package::{Package, all_or_nothing};
+use crate::package::Package;
+use crate::package_bodies::ImageBodyCounts;
 use crate::scope::Scope;
 use crate::units::FileUnits;
 
@@ -76,6 +79,27 @@ impl LoadedImage {
         match &self.image {
             Loaded::Whole(_) => None,
             Loaded::Package(package) => package.origin(symbol),
+        }
+    }
+
+    /// The functions of a package by where their bodies come from, where functions may get other ones: in an engine that compiles them when
+    /// they are called. In tiers a function of a unit that is called often is compiled better from its [source](ImageOptions::source), if
+    /// that is at hand and if the image was compiled at a lower level, or for less than this processor has.
+    ///
+    /// # Cost
+    /// Linear in the functions of units that are in use.
+    pub fn bodies(&self) -> ImageBodyCounts {
+        match &self.image {
+            Loaded::Whole(_) => ImageBodyCounts::default(),
+            Loaded::Package(package) => package.bodies(),
+        }
+    }
+
+    /// The body that a function of a package has by now. `None` if its unit is not in use, or in an engine whose functions keep their bodies.
+    pub fn body(&self, function: &str) -> Option<ImageBody> {
+        match &self.image {
+            Loaded::Whole(_) => None,
+            Loaded::Package(package) => package.body(function),
         }
     }
 

@@ -19,8 +19,7 @@ use uruk_pipeline::link::{CodeOrder, LinkError};
 use uruk_pipeline::linking::CollectedObjects;
 #[cfg(not(feature = "cache"))]
 use uruk_pipeline::linking::CollectedSource;
-#[cfg(feature = "llvm")]
-use uruk_pipeline::object::ObjectBuffer;
+use uruk_pipeline::object::{ObjectBuffer, ObjectInterface};
 
 use crate::builder::JitBuilder;
 use crate::error::JitError;
@@ -225,7 +224,12 @@ impl ImageBuilder {
             link_image_in_order(&objects, &|name| discarded.contains(name), &import, &self.targets, 0, order)
         };
         let host = std::mem::take(&mut *self.host.lock());
-        let built = built.map_err(JitError::LinkImage)?.with_host(host, |name| import(name).is_some())?;
+        let mut built = built.map_err(JitError::LinkImage)?;
+        #[cfg(all(feature = "llvm", feature = "cache"))]
+        if let Some(level) = self.jit.engine.files.level() {
+            built.set_level(level as u8);
+        }
+        let built = built.with_host(host, |name| import(name).is_some())?;
         let unplaced = self.order.as_ref().map_or(0, CodePlaces::missing);
         Ok(Image { bytes: built.to_bytes(), unplaced })
     }
@@ -255,6 +259,13 @@ impl ImageBuilder {
             let mut image =
                 link_image_in_order(&link.objects(), &is_discarded, import, &self.targets, 0, order)?;
             image.promise(|name| link.promised.contains(name));
+            // Tables of parts are read when they are linked, and no earlier.
+            let is_plain = |object: &ObjectBuffer| {
+                ObjectInterface::read(object).is_ok_and(|interface| !interface.is_beyond_stubs(object))
+            };
+            if link.objects().iter().all(is_plain) {
+                image.allow_stubs();
+            }
             let name: Box<str> = link.name().into();
             let left_out = discarded.into_iter().chain(link.copies).collect();
             let mut unit = BuiltUnit::new(name.clone(), &image, link.sources, left_out);

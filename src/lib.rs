@@ -75,6 +75,7 @@
 struct ReadmeIsTrue;
 
 mod adding;
+mod all_or_nothing;
 mod archive;
 mod binding;
 mod builder;
@@ -117,6 +118,7 @@ mod modules;
 mod object_unit;
 mod objects;
 mod package;
+mod package_bodies;
 mod package_sources;
 mod precompile;
 mod ready;
@@ -160,6 +162,7 @@ pub use image_unit::{FromImage, ImageEvent, RedefinedUnits, UnitRejected, UnitSt
 pub use jit::Jit;
 pub use lazy::LazyName;
 pub use objects::OnCall;
+pub use package_bodies::ImageBodyCounts;
 pub use precompile::Precompiled;
 pub use request::Request;
 pub use scope::Scope;

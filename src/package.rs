@@ -8,10 +8,10 @@
 //! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once. If one of
 //! several sources cannot be added, none is, and lookups that need the unit fail. A package that cannot be loaded leaves nothing.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
-use uruk_core::sync::Arc;
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
     DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, SymbolFlags, SymbolName,
     WeakJitDylib, WeakResourceTracker, shared_error,
@@ -20,19 +20,22 @@ use uruk_pipeline::image::{
     ImageError, ImageFile, ImageReader, Redefined, Rejection, UnitKey, UnitStage, UnitStages, Validation,
 };
 use uruk_pipeline::linking::image_units;
-use uruk_pipeline::object::ArchiveIndex;
+use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer};
+use uruk_pipeline::tiers::ImageBody;
 
+use crate::all_or_nothing::all_or_nothing;
 use crate::error::JitError;
 use crate::files::Files;
 use crate::image_options::{DefinitionKeys, ImageOptions, RejectObserver};
 use crate::image_unit::{FromImage, ImageEvent, RedefinedUnits, UnitRejected, UnitState};
+use crate::package_bodies::{AboutBody, ImageBodyCounts, UnitBodies, stubs_before};
 use crate::package_sources::{MatchedSources, SourcePlace, match_sources};
 use crate::redefinitions::Redefinable;
 use crate::units::FileUnits;
 
 /// A package that was loaded.
 pub(crate) struct Package {
-    file: ImageFile,
+    file: Arc<ImageFile>,
     name: String,
     files: Arc<Files>,
     /// The owner of the definitions; without one, the dylib's own tracker is.
@@ -43,6 +46,8 @@ pub(crate) struct Package {
     sources: Vec<SourcePlace>,
     dylib: WeakJitDylib,
     units: UnitStages<Validation>,
+    /// Of the units that are in use, where functions may get other bodies.
+    bodies: Mutex<BTreeMap<u32, UnitBodies>>,
 }
 
 impl Package {
@@ -61,7 +66,7 @@ impl Package {
         let units = UnitStages::new(validation, reader.packed().len());
         let package = Self {
             name: reader.path().display().to_string(),
-            file,
+            file: Arc::new(file),
             files: files.clone(),
             tracker: owner,
             on_reject: options.on_reject,
@@ -69,6 +74,7 @@ impl Package {
             sources: places,
             dylib: tracker.dylib().downgrade(),
             units,
+            bodies: Mutex::default(),
         };
         package.tell();
         for source in new {
@@ -186,8 +192,40 @@ impl Package {
         let image = self.file.unit(unit)?;
         let (layer, dylib) = (&self.files.linking.layer, tracker.dylib());
         let (whole, traits, names) = image_units(image, dylib, layer, self.tracker.clone())?;
-        let others = names.unit_of_all(dylib).into_iter().collect();
-        self.files.define(tracker, FileUnits { unit: Box::new(whole), traits, others })
+        let (names, owner) = (Arc::new(names), self.tracker.clone());
+        let sources = || self.sources_of(unit);
+        let stubs = stubs_before(&self.files, &self.file, unit, &names, sources, (dylib, owner));
+        let body_of = |name: &str| Some(stubs.as_ref()?.stubs.body(name)?.into());
+        let mut others: Vec<_> = names.unit_of_all(dylib, body_of).into_iter().collect();
+        let bodies = stubs.and_then(|stubs| {
+            others.push(stubs.unit);
+            stubs.bodies
+        });
+        self.files.define(tracker, FileUnits { unit: Box::new(whole), traits, others })?;
+        self.bodies.lock().extend(bodies.map(|bodies| (unit, bodies)));
+        Ok(())
+    }
+
+    /// The sources of a unit, if all of them are at hand.
+    fn sources_of(&self, unit: u32) -> Option<Vec<ObjectBuffer>> {
+        let source = |place: &SourcePlace| match place {
+            SourcePlace::Here(source) => Some(source.clone()),
+            SourcePlace::Missing | SourcePlace::InArchive => None,
+        };
+        let known = self.sources.get(self.reader().sources_of(unit))?;
+        known.iter().map(source).collect::<Option<Vec<_>>>().filter(|sources| !sources.is_empty())
+    }
+
+    /// The bodies of the functions of units that are in use.
+    pub(crate) fn bodies(&self) -> ImageBodyCounts {
+        let bodies = self.bodies.lock();
+        bodies.values().fold(ImageBodyCounts::default(), |counts, unit| counts.with(unit))
+    }
+
+    /// The body of a function of a unit that is in use, where functions may get other bodies.
+    pub(crate) fn body(&self, function: &str) -> Option<ImageBody> {
+        let unit = self.reader().lookup(function)?.unit;
+        self.bodies.lock().get(&unit)?.body(function)
     }
 
     /// Adds the sources of a unit that was rejected, all of them.
@@ -337,29 +375,6 @@ fn state_of(stage: UnitStage, rejected: Option<&Rejection>) -> UnitState {
     }
 }
 
-/// Adds to a tracker of its own, whose contents go to `tracker` if all went well. Otherwise they are removed.
-///
-/// Better bodies of functions that are compiled in tiers go with the dylib afterwards: what makes them knows the tracker that it began with.
-pub(crate) fn all_or_nothing<T>(
-    tracker: &ResourceTracker,
-    add: impl FnOnce(&ResourceTracker) -> Result<T, JitError>,
-) -> Result<T, JitError> {
-    let staging = tracker.dylib().create_tracker();
-    let added = add(&staging).and_then(|added| match staging.transfer_to(tracker) {
-        Ok(()) => Ok(added),
-        Err(_) => {
-            let dylib = tracker.dylib();
-            let (unit, dylib) = (dylib.session().intern("<package>"), dylib.name().into());
-            Err(DefineError::TrackerDefunct { unit, dylib }.into())
-        }
-    });
-    if added.is_err() {
-        // Refused if another thread has found a definition meanwhile, and uses it: then the dylib keeps what is there.
-        let _ = staging.remove();
-    }
-    added
-}
-
 /// The reason for which an image of a unit is not used, if its sources may be instead.
 fn refusal(error: JitError) -> Result<Rejection, JitError> {
     match error {
@@ -404,7 +419,9 @@ impl DefinitionGenerator for Package {
         let unit = known.or_else(|| self.unit_of_source(provider?))?;
         let name = self.reader().packed_unit(unit)?.name;
         if provider.is_some_and(|provider| provider == self.file.unit_path(unit, name)) {
-            return Some(format!("its code is that of image {}, unit {name}", self.name).into());
+            let body = self.body(symbol.as_str()).map(|body| AboutBody(body).to_string());
+            let body = body.unwrap_or_default();
+            return Some(format!("its code is that of image {}, unit {name}{body}", self.name).into());
         }
         if let Some(event) = self.event(unit) {
             return Some(event.to_string().into());

@@ -55,7 +55,8 @@ pub(crate) fn match_sources(
         Given::Member(archive, member) => archives[archive].members()[member].contents().clone(),
     };
     let contents: Vec<ObjectBuffer> = given.iter().map(contents).collect();
-    let keyed: Vec<_> = contents.iter().map(|source| (&**source.name(), key_of(files, source))).collect();
+    let keyed: Vec<_> =
+        contents.iter().map(|source| (&**source.name(), key_of(files, reader, source))).collect();
     let mut validation = Validation::new(reader);
     let (mut places, mut new) = (vec![SourcePlace::Missing; reader.sources().len()], Vec::new());
     let mut left_out = vec![HashSet::new(); archives.len()];
@@ -85,12 +86,12 @@ pub(crate) fn match_sources(
 }
 
 #[cfg(feature = "cache")]
-fn key_of(files: &Files, source: &ObjectBuffer) -> UnitKey {
-    files.key_of_source(source)
+fn key_of(files: &Files, reader: &ImageReader, source: &ObjectBuffer) -> UnitKey {
+    files.key_of_source_in(reader, source)
 }
 
 /// Without a hash for keys no source is known to be the same.
 #[cfg(not(feature = "cache"))]
-fn key_of(_: &Files, _: &ObjectBuffer) -> UnitKey {
+fn key_of(_: &Files, _: &ImageReader, _: &ObjectBuffer) -> UnitKey {
     [0xff; 32]
 }

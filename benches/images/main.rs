@@ -22,7 +22,8 @@ use uruk::pipeline::image::{
     BuiltInstance, BuiltUnit, ImageReader, Rejection, UnitKey, Validation, link_image, package,
 };
 use uruk::pipeline::object::ObjectBuffer;
-use uruk::{EmitForm, ImageBuilder, ImageOptions, InstanceDefinitions, InstanceOrigin, Jit};
+use uruk::pipeline::tiers::CallCounting;
+use uruk::{EmitForm, ImageBuilder, ImageOptions, InstanceDefinitions, InstanceOrigin, Jit, JitBuilder};
 
 const ROUNDS: usize = 21;
 const FILES: usize = 100;
@@ -113,13 +114,13 @@ fn compile(path: &Path) {
         (0..FUNCTIONS).map(function).collect::<String>()
     };
     let builder = || ImageBuilder::new(Jit::builder().threads(1)).expect("an engine for this machine");
-    let with_text = || {
-        let builder = builder();
+    let filled = |builder: ImageBuilder| {
         for file in 0..FILES {
             builder.add_ir_text(&format!("{file}.ll"), &text(file)).expect("the names are new");
         }
         builder
     };
+    let with_text = || filled(builder());
     let (all, begin) = (with_text(), Instant::now());
     all.build().and_then(|image| image.write(path)).expect("it links");
     let total = begin.elapsed();
@@ -136,12 +137,22 @@ fn compile(path: &Path) {
     let percent = 100.0 * link.as_secs_f64() / total.as_secs_f64();
     println!("{:<40} {:>8} us from LLVM IR", "build one whole", total.as_micros());
     println!("{:<40} {:>8} us of it link and write, {percent:.2} %", "", link.as_micros());
+    let units = filled(builder().package());
+    units.build().and_then(|image| image.write(path)).expect("it links");
+    image("package from LLVM IR", path, "f_50_7");
+    // With stubs before the functions of each unit.
+    let tiered = || Jit::builder().tiers(CallCounting::new());
+    image_in(tiered, "package from LLVM IR, in tiers", path, "f_50_7");
 }
 
 fn image(what: &str, path: &Path, function: &str) {
+    image_in(Jit::builder, what, path, function);
+}
+
+fn image_in(builder: fn() -> JitBuilder, what: &str, path: &Path, function: &str) {
     let mut written = 0;
     let row = |_| {
-        let jit = Jit::builder().threads(0).build().expect("an engine for this machine");
+        let jit = builder().threads(0).build().expect("an engine for this machine");
         let begin = Instant::now();
         jit.load_image(path, ImageOptions::new()).expect("it is whole");
         // SAFETY: that is the signature of the functions here; one of a caller's own takes nothing.

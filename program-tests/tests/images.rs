@@ -134,6 +134,58 @@ fn a_package_runs_with_its_sources_and_says_which_of_them_have_changed() {
     assert!(directory.ends("image verify a.uim", 1).contains("not those that were written"));
 }
 
+/// The kernel says where its code is. The program ends when that is another place, and so that of a better body.
+const KERNEL: &str = r#"
+    static long calls;
+    const char *name(void) { return "kernel"; }
+    void *kernel(const char **text) {
+      void *here;
+      __asm__ volatile("lea (%%rip), %0" : "=r"(here));
+      *text = name();
+      calls++;
+      return here;
+    }
+    long called(void) { return calls; }
+"#;
+const WAITING: &str = r#"
+    #include <string.h>
+    void *kernel(const char **text);
+    long called(void);
+    int main(int argc, char **argv) {
+      const char *text;
+      void *first = kernel(&text);
+      long calls = 1;
+      for (long i = 0; argc > 1 ? i < 10000 : kernel(&text) == first; i++) {
+        if (argc > 1 && kernel(&text) != first) return 1;
+        calls++;
+      }
+      return strcmp(text, "kernel") != 0 || called() != calls + (argc == 1);
+    }
+"#;
+
+#[test]
+fn functions_of_a_package_get_better_in_tiers_if_something_is_better() {
+    let directory = Directory::new("tiered");
+    directory.write("main.c", WAITING);
+    directory.write("kernel.c", KERNEL);
+    directory.ends("image build --package -O1 -o a.uim main.c kernel.c", 0);
+    let tiers = "run --stats --tiered --tier-threshold 20 --tier-delay 0";
+    let text = directory.ends(&format!("{tiers} a.uim main.c kernel.c"), 0);
+    assert!(text.contains("image: 2 of 2 units used, 0 rejected"), "{text}");
+    assert!(text.contains("better by now, 0 not improvable"), "{text}");
+    assert!(!text.contains(" 0 better by now"), "{text}");
+    let begun = text.lines().find(|line| line.starts_with("not optimized ")).expect("a table of tiers");
+    assert_eq!(begun.split_whitespace().nth(2), Some("0"), "{text}");
+
+    let text = directory.ends(&format!("{tiers} a.uim main.c -- kernel.c"), 0);
+    assert!(text.contains(" 0 better by now"), "without its source: {text}");
+    directory.ends("image build --package -O2 --cpu-targets native -o a.uim main.c kernel.c", 0);
+    let text = directory.ends(&format!("{tiers} a.uim main.c kernel.c -- stays"), 0);
+    assert!(text.contains("bodies of 4 functions: 0 better by now, 4 not improvable"), "{text}");
+    let text = directory.ends("run --stats a.uim -- stays", 0);
+    assert!(!text.contains("bodies of"), "other engines have none: {text}");
+}
+
 const LIBRARY: &str = r#"
     #include <string.h>
     int shared = 3;

@@ -99,6 +99,10 @@ fn command(path: &Path, language: &str, options: SourceOptions<'_>) -> Result<Co
         "-Xclang",
         "-disable-llvm-passes",
     ]);
+    if optimize == OptimizationLevel::O0 {
+        // Functions that are called often may be optimized later.
+        command.args(["-Xclang", "-disable-O0-optnone"]);
+    }
     Ok(command)
 }
 

@@ -9,7 +9,7 @@ use uruk::core::Readable;
 use uruk::pipeline::image::{
     ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation, readable_id,
 };
-use uruk::pipeline::ir::Partition;
+use uruk::pipeline::ir::{OptimizationLevel, Partition};
 use uruk::pipeline::lazy::CompileTrace;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
@@ -352,7 +352,11 @@ pub(super) fn load_package<'f>(
     if let Some(unit) = left_out.iter().find(|unit| !is_there(unit)) {
         return Err(RunError::NoUnit { unit: unit.clone(), image: package.to_owned() });
     }
-    let options = SourceOptions { processor: processor(image.reader()), ..options };
+    // The image is a tier: its sources are read as they were for that.
+    let own = jit.tiers().and_then(|_| image.reader().level());
+    let own = own.and_then(|level| OptimizationLevel::ALL.get(usize::from(level)));
+    let optimize = own.copied().unwrap_or(options.optimize);
+    let options = SourceOptions { optimize, processor: processor(image.reader()), ..options };
     let mut loaded = left_out.iter().fold(ImageOptions::new(), |options, unit| options.without(&**unit));
     let mut others = Vec::new();
     // Those that it may have been built on.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use uruk::ImageBodyCounts;
 use uruk::pipeline::lazy::SpeculationStats;
 use uruk_recorder::{CacheSums, StageSum, Sums, TierEnd};
 
@@ -72,12 +73,19 @@ impl Report<'_> {
             write!(f, ", {failed} failed")?;
         }
         writeln!(f, "; {:.3} s since start", self.since_start.as_secs_f64())?;
-        if let Some(UnitCounts { units, used, rejected }) = self.image {
+        if let Some(UnitCounts { units, used, rejected, bodies }) = self.image {
             let compiled = self.compiled();
             writeln!(
                 f,
                 "image: {used} of {units} units used, {rejected} rejected; {compiled} modules compiled"
             )?;
+            if bodies.functions > 0 {
+                let ImageBodyCounts { functions, better, not_improvable, .. } = bodies;
+                writeln!(
+                    f,
+                    "  bodies of {functions} functions: {better} better by now, {not_improvable} not improvable"
+                )?;
+            }
         }
         write_cache(f, &sums.cache)?;
         self.unstored.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
@@ -144,6 +152,10 @@ impl Report<'_> {
             "image": self.image.map(|image| {
                 json!({
                     "units": image.units, "used": image.used, "rejected": image.rejected, "compiled": self.compiled(),
+                    "bodies": {
+                        "functions": image.bodies.functions, "better": image.bodies.better,
+                        "not_improvable": image.bodies.not_improvable,
+                    },
                 })
             }),
             "memory": memory,

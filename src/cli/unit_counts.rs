@@ -1,6 +1,6 @@
 //! The units of a package in figures.
 
-use uruk::{LoadedImage, UnitState};
+use uruk::{ImageBodyCounts, LoadedImage, UnitState};
 
 /// The units of a package, counted by where they come from.
 #[derive(Clone, Copy, Debug)]
@@ -8,6 +8,7 @@ pub(crate) struct UnitCounts {
     pub(crate) units: usize,
     pub(crate) used: usize,
     pub(crate) rejected: usize,
+    pub(crate) bodies: ImageBodyCounts,
 }
 
 impl UnitCounts {
@@ -18,6 +19,7 @@ impl UnitCounts {
             units: units.len(),
             used: count(|state| *state == UnitState::Used),
             rejected: count(|state| matches!(state, UnitState::Rejected(_))),
+            bodies: image.bodies(),
         }
     }
 }

@@ -34,6 +34,8 @@ mod on_call;
 mod on_call_files;
 #[cfg(feature = "llvm")]
 mod packages;
+#[cfg(feature = "llvm")]
+mod packages_tiered;
 mod plugins;
 mod profiled;
 mod redefine;

@@ -21,16 +21,16 @@ const FIRST: &str = "define linkonce_odr i64 @shared() noinline { ret i64 1 } de
 const SECOND: &str = "define linkonce_odr i64 @shared() noinline { ret i64 1 } define i64 @second() { %x = call i64 @shared() ret i64 %x }";
 
 /// A package that goes with the test.
-struct PackageOnDisk(PathBuf);
+pub(crate) struct PackageOnDisk(pub(crate) PathBuf);
 
 impl PackageOnDisk {
-    fn of(sources: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(sources: &[(&str, &str)]) -> Self {
         let builder = builder();
         sources.iter().for_each(|(name, text)| builder.add_ir_text(name, text).expect("the names are free"));
         Self::built(builder)
     }
 
-    fn built(builder: ImageBuilder) -> Self {
+    pub(crate) fn built(builder: ImageBuilder) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only the numbers must differ.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl PackageOnDisk {
         Self(path)
     }
 
-    fn load(&self, scope: &Scope, options: ImageOptions) -> LoadedImage {
+    pub(crate) fn load(&self, scope: &Scope, options: ImageOptions) -> LoadedImage {
         scope.load_image(&self.0, options).unwrap_or_else(|error| panic!("{}", WithCauses(&error)))
     }
 }
@@ -59,7 +59,7 @@ fn source(name: &str, text: &str) -> ObjectBuffer {
     ObjectBuffer::new(name, text.as_bytes().to_vec())
 }
 
-fn with(sources: &[(&str, &str)]) -> ImageOptions {
+pub(crate) fn with(sources: &[(&str, &str)]) -> ImageOptions {
     sources.iter().fold(ImageOptions::new(), |options, (name, text)| options.source(source(name, text)))
 }
 
@@ -75,7 +75,7 @@ fn telling(options: ImageOptions) -> (ImageOptions, Arc<Mutex<Vec<String>>>) {
     (options.on_reject(observer), told)
 }
 
-fn call(scope: &Scope, name: &str, x: i64) -> i64 {
+pub(crate) fn call(scope: &Scope, name: &str, x: i64) -> i64 {
     // SAFETY: the sources here define functions of this signature, or of fewer parameters.
     let function = unsafe { scope.get::<extern "C" fn(i64) -> i64>(name) };
     function.unwrap_or_else(|error| panic!("{name}: {}", WithCauses(&error)))(x)

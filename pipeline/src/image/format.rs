@@ -19,7 +19,7 @@
 //!                  with zeros in this place        +168  8  code: first address
 //!          +56 16  id: XXH3-128 of all else, then  +176  8    one past the last
 //!                  16 zeros
-//!          +88  8  flags                           +184  8  .eh_frame_hdr; 0: there is none
+//!          +88  8  flags; bits 8-15: level + 1, or 0                         +184  8  .eh_frame_hdr; 0: there is none
 //!          +96  8  length of the memory            +192     22 regions: offset in the tables (4), rows (4)
 //!          +104 8  alignment of the memory
 //!
@@ -69,6 +69,8 @@ pub(super) const MAGIC: [u8; 8] = *b"urukimg\n";
 pub(super) const FORMAT: u32 = 4;
 /// The number of the interface between code in images and the engine: kinds of edges, entries, descriptors.
 pub(super) const INTERFACE: u32 = 1;
+/// Where the level of its code is in the flags.
+pub(super) const LEVEL_SHIFT: u32 = 8;
 /// Where the header is.
 pub(super) const HEADER_AT: usize = 512;
 /// How long it is.
@@ -163,6 +165,8 @@ bitflags::bitflags! {
         const RUNS = 1 << 1;
         /// It is a package: it has units, each of which is an image of its own.
         const PACKAGE = 1 << 2;
+        /// Of a unit: stubs may stand for its functions, but for those whose address it takes.
+        const STUBS = 1 << 3;
     }
 }
 
@@ -182,6 +186,8 @@ bitflags::bitflags! {
         const GLOBAL = 1 << 4;
         /// Of an import: it may stay undefined. Of a definition: other files have one that may take its place.
         const WEAK = 1 << 5;
+        /// Of a function: something in its image takes its address.
+        const TAKEN = 1 << 6;
     }
 }
 

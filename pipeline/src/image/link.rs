@@ -120,6 +120,7 @@ pub fn link_image_in_order(
     let graphs = objects.iter().map(parts::parse).collect::<Result<Vec<_>, _>>()?;
     let mut graph = LinkGraph::merge(graphs)?;
     let versions = graph.choose_versions(targets, is_discarded)?;
+    let taken = graph.functions_with_taken_addresses();
     let whole = graph.name();
     let requests = Arc::<OnceLock<Vec<_>>>::default();
     let memory = Plain { base, requests: requests.clone() };
@@ -137,7 +138,10 @@ pub fn link_image_in_order(
         versions.code.iter().filter_map(|&(target, code)| Some((address(code)?, target))).collect();
     let versions = built_versions(&versions, address);
     let names = link.names();
-    let symbols = symbols(&link, &names, base);
+    let mut symbols = symbols(&link, &names, base);
+    for symbol in symbols.iter_mut().filter(|symbol| symbol.is_global() && taken.contains(&symbol.name)) {
+        symbol.traits |= SymbolTraits::TAKEN;
+    }
     let externals: Vec<(Box<str>, bool)> =
         link.externals().map(|(name, is_weak)| (name.into(), is_weak)).collect();
     let numbers: HashMap<&str, u64> = externals.iter().map(|(name, _)| &**name).zip(0..).collect();

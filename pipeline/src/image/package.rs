@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::format::{ImageFlags, PAGE_BYTES, SymbolTraits};
+use super::format::{ImageFlags, LEVEL_SHIFT, PAGE_BYTES, SymbolTraits};
 use super::link::{BuiltImage, BuiltSymbol, BuiltTarget};
 use super::units::UnitKey;
 use crate::arch::{CodeNeeds, ProcessorTarget};
@@ -69,6 +69,18 @@ impl BuiltUnit {
     /// The key of its first source; zeros if it has none.
     fn key(&self) -> UnitKey {
         self.sources.first().map_or_else(UnitKey::default, |(_, key)| *key)
+    }
+}
+
+impl BuiltImage {
+    /// Has sessions put stubs before its functions, where these can be replaced by better ones.
+    pub fn allow_stubs(&mut self) {
+        self.layout.flags |= ImageFlags::STUBS.bits();
+    }
+
+    /// Notes the level that its code was compiled at, in the host's numbers.
+    pub fn set_level(&mut self, level: u8) {
+        self.layout.flags |= (u64::from(level) + 1) << LEVEL_SHIFT;
     }
 }
 

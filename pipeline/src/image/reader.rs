@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::error::ImageError;
 use super::format::{
-    CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, ImageFlags, ImageLayout, ImageSymbol, MAGIC,
-    PAGE_BYTES, REGIONS, Region, SymbolTraits, ThreadLocals, checksum, hash_of_name,
+    CHECKSUM, FORMAT, HEADER_AT, HEADER_BYTES, INTERFACE, ImageFlags, ImageLayout, ImageSymbol, LEVEL_SHIFT,
+    MAGIC, PAGE_BYTES, REGIONS, Region, SymbolTraits, ThreadLocals, checksum, hash_of_name,
 };
 use super::tables::TableRow;
 use crate::executor::{Initializers, TlsShape};
@@ -122,6 +122,12 @@ impl ImageReader {
     /// A hash of all that the image consists of. Two builds of the same parts have the same.
     pub fn id(&self) -> &[u8; 16] {
         &self.id
+    }
+
+    /// The level that its code was compiled at, in the numbers of who built it. `None` if that is not noted.
+    pub fn level(&self) -> Option<u8> {
+        let level = (self.layout.flags >> LEVEL_SHIFT) & 0xff;
+        (level as u8).checked_sub(1)
     }
 
     /// Traits of the whole.

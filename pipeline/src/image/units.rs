@@ -89,6 +89,23 @@ impl ImageReader {
         first.min(end)..end
     }
 
+    /// The numbers of the sources of one unit: they are sorted by their units.
+    pub fn sources_of(&self, unit: u32) -> Range<usize> {
+        let unit_of = |index| self.row(Region::Sources, index).map_or(u32::MAX, |row| row.half(0));
+        let count = self.count(Region::Sources);
+        // The first row for which `is_behind` says so.
+        let first = |is_behind: &dyn Fn(u32) -> bool| {
+            let (mut low, mut high) = (0, count);
+            while low < high {
+                let middle = low.midpoint(high);
+                if is_behind(unit_of(middle)) { high = middle } else { low = middle + 1 }
+            }
+            low
+        };
+        let start = first(&|of| of >= unit);
+        start..first(&|of| of > unit).max(start)
+    }
+
     /// One of them.
     pub(super) fn assumption(&self, index: usize) -> Option<ContainedCode<'_>> {
         Some(self.contained(self.row(Region::Assumptions, index)?))

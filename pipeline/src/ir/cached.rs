@@ -17,6 +17,7 @@ use uruk_core::{ExecutionSession, SymbolName};
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::llvm_build::llvm_build;
+use super::optimize::{OptimizationLevel, OptimizationPipeline};
 use super::outline::Outline;
 use super::part_cache::{PartCache, PartCounts};
 use super::partition::PartitionPolicy;
@@ -424,6 +425,12 @@ impl IrCompiler {
         let (passes, hooks) = (pipeline.text(), pipeline.hook_ids());
         let options = target.decided().numbers();
         UnitIngredients { source: source.bytes(), options: &options, passes: &passes, hooks: &hooks }.key()
+    }
+
+    /// The key that a source has where it is compiled at `level`, and with no passes or hooks of the host's.
+    pub fn unit_key_at(&self, source: &ObjectBuffer, level: OptimizationLevel) -> Key {
+        let target = self.target.clone().with_codegen_level(level.into());
+        Self::new(target, OptimizationPipeline::level(level)).unit_key(source)
     }
 }
 

@@ -237,6 +237,8 @@ pub(super) mod symbol_bits {
     pub(crate) const UNDEFINED: u32 = 128;
     /// A function that must not be compiled twice: addresses of its blocks outlive its calls.
     pub(crate) const ONCE: u32 = 256;
+    /// A variable that is never written.
+    pub(crate) const NEVER_WRITTEN: u32 = 512;
 }
 
 /// Facts about a module, from `uruk_llvm_symbols`; the shim has the same list.
@@ -314,6 +316,7 @@ unsafe extern "C-unwind" {
         base_bits: u32,
         target_bits: u32,
     );
+    pub(super) fn uruk_llvm_retarget(module: LLVMModuleRef, cpu: *const c_char, features: *const c_char);
     pub(super) fn uruk_llvm_wide_signature(module: LLVMModuleRef) -> *mut c_char;
     pub(super) fn uruk_llvm_processor(
         cpu: *const c_char,
@@ -338,7 +341,7 @@ unsafe extern "C-unwind" {
     pub(super) fn uruk_llvm_take_function(
         shell: *mut c_void,
         number: u32,
-        inlines: bool,
+        form: u32,
         name: *const c_char,
         size: usize,
         message: *mut *mut c_char,

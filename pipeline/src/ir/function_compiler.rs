@@ -6,7 +6,8 @@ use super::cached::IrCache;
 use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::part_cache::PartCache;
-use super::shell::Shell;
+use super::shell::{PartForm, Shell};
+use super::versions::retarget;
 use crate::object::ObjectBuffer;
 use crate::tiers::{FunctionShape, Tier};
 
@@ -17,6 +18,7 @@ const TAKEN_MAX: usize = 2_000;
 pub(super) struct FunctionCompiler {
     compiler: IrCompiler,
     tier: Tier,
+    form: PartForm,
     verified: bool,
     /// Where to look first, and the process that may: a child of it could find a lock taken by a thread that it does not have.
     cache: Option<(PartCache, Process)>,
@@ -26,7 +28,13 @@ pub(super) struct FunctionCompiler {
 
 impl FunctionCompiler {
     pub(super) fn new(compiler: IrCompiler, tier: Tier, verified: bool) -> Self {
-        Self { compiler, tier, verified, cache: None, shells: Mutex::new(Vec::new()) }
+        let form = if tier == Tier::Upper { PartForm::Inlining } else { PartForm::Alone };
+        Self { compiler, tier, form, verified, cache: None, shells: Mutex::new(Vec::new()) }
+    }
+
+    /// One of functions that an image has too. They use its variables, and what this processor has.
+    pub(super) fn beside_image(compiler: IrCompiler, verified: bool) -> Self {
+        Self { form: PartForm::BesideImage, ..Self::new(compiler, Tier::Upper, verified) }
     }
 
     /// The same, looking for functions of `source` in `cache` before they are compiled.
@@ -52,6 +60,11 @@ impl FunctionCompiler {
 
     pub(super) fn compiler(&self) -> &IrCompiler {
         &self.compiler
+    }
+
+    /// Whether LLVM's verifier runs over functions.
+    pub(super) fn verifies(&self) -> bool {
+        self.verified
     }
 
     pub(super) fn tier(&self) -> Tier {
@@ -93,7 +106,10 @@ impl FunctionCompiler {
         name: &str,
     ) -> Result<ObjectBuffer, CompileError> {
         let mut shell = self.lend(source, function)?;
-        let module = shell.take(function, name, self.tier == Tier::Upper)?;
+        let module = shell.take(function, name, self.form)?;
+        if self.form == PartForm::BesideImage {
+            retarget(&module.lock()?, self.compiler.target())?;
+        }
         if self.verified {
             module.verify()?;
         }

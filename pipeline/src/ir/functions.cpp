@@ -34,7 +34,14 @@ enum Kind : uint32_t {
 };
 
 // `ffi.rs` has the same, with others.
-enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefined = 128, Once = 256 };
+enum ValueBits : uint32_t { Callable = 8, ThreadLocal = 16, Local = 64, Undefined = 128, Once = 256, NeverWritten = 512 };
+
+// What a part has besides its function; `shell.rs` has the same list.
+enum PartForm : uint32_t {
+  Alone,
+  Inlining,    // Copies of what it may inline.
+  BesideImage, // The same, and of constants whose address no code can tell: an image has no names for them.
+};
 
 // How a stub is aligned.
 const Align StubAlign(16);
@@ -127,6 +134,7 @@ public:
     for (const Function &F : M) Assembly.read(F);
     for (uint32_t I = 0; I != Values.size(); ++I) {
       Index[Values[I]] = I;
+      AreLocal.push_back(Values[I]->hasLocalLinkage());
       if (!Values[I]->hasName()) Values[I]->setName("uruk.unnamed." + Twine(I));
     }
     for (uint32_t I = 0; I != Values.size(); ++I)
@@ -151,6 +159,7 @@ public:
   std::vector<uint32_t> Tables; // `WithFunction`, at first.
   DenseMap<const GlobalValue *, uint32_t> Index;
   std::vector<bool> AreAliasees; // Aliases that are what they stand for, as the module was read.
+  std::vector<bool> AreLocal;    // As the module was read.
   bool StaysWhole = false;       // Functions of it cannot be told apart from it.
 
   // Reads the body.
@@ -273,8 +282,10 @@ public:
       for (const MDNode *Flag : Flags->operands()) To->getOrInsertModuleFlagsMetadata()->addOperand(const_cast<MDNode *>(Flag));
   }
 
-  // With `Inlines` the part has copies of what it may inline, and what others may inline stays in the shell.
-  Error take(uint32_t I, bool Inlines) {
+  // With copies of what it may inline the part leaves in the shell what others may inline.
+  Error take(uint32_t I, PartForm Made) {
+    Form = Made;
+    bool Inlines = Form != Alone;
     auto &F = *cast<Function>(From.Values[I]);
     if (Error Failed = From.read(F)) return Failed;
     takeUnits();
@@ -284,11 +295,12 @@ public:
     Body.setName(BodyPrefix + plainName(*From.Values[I]));
     Body.setComdat(nullptr);
     hide(Body);
-    while (!ToCopy.empty() && !Failed)
-      fill(ToCopy.pop_back_val());
+    while (!(ToCopy.empty() && ToInitialize.empty()) && !Failed)
+      if (!ToCopy.empty()) fill(ToCopy.pop_back_val());
+      else initialize(ToInitialize.pop_back_val());
     if (Failed) return createStringError(*Failed);
     if (IsOwn) callDirectly(I, Body);
-    return Error::success();
+    return Form == BesideImage ? checkAddresses() : Error::success();
   }
 
   std::unique_ptr<Module> release() { return std::move(To); }
@@ -383,9 +395,39 @@ private:
     Copy->setComdat(nullptr);
   }
 
+  // A function of the file alone has an address in the image, and here another one, which code must not compare with it.
+  Error checkAddresses() const {
+    for (uint32_t I = 0; I != From.Values.size(); ++I) {
+      auto *F = dyn_cast_or_null<Function>(InPart.lookup(From.Values[I]));
+      if (F && From.AreLocal[I] && !all_of(F->uses(), isCalleeUse))
+        return createStringError("it takes the address of `" + plainName(*F) + "`, which the image has elsewhere");
+    }
+    return Error::success();
+  }
+
+  // Whether no code can tell a constant from a copy of it.
+  static bool isAnywhere(const GlobalVariable &V) {
+    return V.isConstant() && V.hasLocalLinkage() && V.hasGlobalUnnamedAddr() && V.hasDefinitiveInitializer() && !V.hasSection() &&
+           !V.isThreadLocal();
+  }
+
+  Value *copyOf(const GlobalVariable &V) {
+    auto *Copy = new GlobalVariable(*To, V.getValueType(), true, GlobalValue::PrivateLinkage, nullptr, V.getName());
+    Copy->setUnnamedAddr(GlobalValue::UnnamedAddr::Global);
+    Copy->setAlignment(V.getAlign());
+    ToInitialize.push_back({&V, Copy});
+    return Copy;
+  }
+
+  void initialize(std::pair<const GlobalVariable *, GlobalVariable *> Pair) {
+    ValueToValueMapTy Map;
+    Pair.second->setInitializer(MapValue(Pair.first->getInitializer(), Map, RF_None, nullptr, this));
+  }
+
   // The value that stands for `G` in this part.
   Value *represent(GlobalValue &G) {
     uint32_t I = From.Index.lookup(&G);
+    if (auto *V = dyn_cast<GlobalVariable>(&G); V && Form == BesideImage && isAnywhere(*V)) return copyOf(*V);
     if (auto *A = dyn_cast<GlobalAlias>(&G); A && From.AreAliasees[I]) {
       ValueToValueMapTy Map;
       return MapValue(A->getAliasee(), Map, RF_None, nullptr, this);
@@ -405,6 +447,8 @@ private:
       Declaration.setLinkage(GlobalValue::AvailableExternallyLinkage);
       ToCopy.push_back({Called, cast<Function>(&Declaration)});
     }
+    // An image may lie far away.
+    if (Form == BesideImage) Declaration.setVisibility(GlobalValue::DefaultVisibility), Declaration.setDSOLocal(false);
     return &Declaration;
   }
 
@@ -443,7 +487,7 @@ private:
       auto *Call = dyn_cast<CallBase>(U.getUser());
       return Call && Call->isCallee(&U) && Call->getFunctionType() == Body.getFunctionType() && Call->getFunction() == &Body;
     });
-    if (Stub->use_empty()) Stub->eraseFromParent();
+    if (Stub->use_empty()) InPart.erase(From.Values[I]), Stub->eraseFromParent();
   }
 
   Shell &From;
@@ -451,6 +495,8 @@ private:
   DenseMap<const GlobalValue *, Value *> InPart;
   SmallPtrSet<const Function *, 8> Copied; // As far as they are referred to.
   SmallVector<std::pair<Function *, Function *>, 4> ToCopy;
+  SmallVector<std::pair<const GlobalVariable *, GlobalVariable *>, 4> ToInitialize;
+  PartForm Form = Alone;
   std::optional<std::string> Failed;
 };
 
@@ -543,6 +589,7 @@ bool uruk_llvm_outline(void *Handle, void (*Sink)(void *, const char *, size_t, 
     // The linker may never need a definition that is only there to be inlined.
     if (G.isDeclaration() && !G.hasExternalWeakLinkage() && S.Kinds[I] == Elsewhere) Bits |= Undefined;
     if (auto *F = dyn_cast<Function>(&G); F && hasAddressesTaken(*F)) Bits |= Once;
+    if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->isConstant()) Bits |= NeverWritten;
     Sink(Data, Name.data(), Name.size(), S.Kinds[I], S.Of[I], Bits);
   }
   return S.StaysWhole;
@@ -559,11 +606,11 @@ char *uruk_llvm_function_shape(void *Handle, uint32_t Number, uint32_t *Instruct
   return nullptr;
 }
 
-// A module of the function with this number, in the shell's context, called `Name`. With `Inlines` it has copies of small functions that
-// this one calls, for the optimizer alone. Answers null with a message if it cannot be read.
-LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, bool Inlines, const char *Name, size_t Size, char **Message) {
+// A module of the function with this number, in the shell's context, called `Name`, with what a `PartForm` says besides. Answers null with a
+// message if it cannot be read, or has no such form.
+LLVMModuleRef uruk_llvm_take_function(void *Handle, uint32_t Number, uint32_t Form, const char *Name, size_t Size, char **Message) {
   Part Taken(*static_cast<Shell *>(Handle), StringRef(Name, Size));
-  if (Error Failed = Taken.take(Number, Inlines)) {
+  if (Error Failed = Taken.take(Number, PartForm(Form))) {
     *Message = messageOf(std::move(Failed));
     return nullptr;
   }

@@ -70,7 +70,6 @@ struct SharedModule {
     compiler: FunctionCompiler,
     cache: Option<Arc<IrCache>>,
     layer: ObjectLinkingLayer,
-    verified: bool,
     interface: ModuleInterface,
     outline: Outline,
     /// Tells it from other modules of the process.
@@ -116,6 +115,20 @@ impl LazyModule {
         verified: bool,
         cache: Option<&Arc<IrCache>>,
     ) -> Result<Option<Self>, CompileError> {
+        Self::read_for(source, compiler, layer, cache, |compiler| {
+            let compiler = FunctionCompiler::new(compiler, Tier::Lower, verified);
+            compiler.with_cache(cache.map(|cache| &**cache), source)
+        })
+    }
+
+    /// The same, with the compiler of its functions that `with` makes.
+    pub(super) fn read_for(
+        source: &ObjectBuffer,
+        compiler: &IrCompiler,
+        layer: ObjectLinkingLayer,
+        cache: Option<&Arc<IrCache>>,
+        with: impl FnOnce(IrCompiler) -> FunctionCompiler,
+    ) -> Result<Option<Self>, CompileError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut shell = None;
         let mut read = || {
@@ -136,13 +149,12 @@ impl LazyModule {
         }
         // Relaxed: the numbers only have to differ.
         let title = format!("{} #{}", source.name(), NEXT.fetch_add(1, Ordering::Relaxed)).into();
-        let (source, compiler) = (source.clone(), compiler.clone().with_partition(Partition::default()));
-        let compiler = FunctionCompiler::new(compiler, Tier::Lower, verified);
-        let compiler = compiler.with_cache(cache.map(|cache| &**cache), &source);
+        let (source, compiler) =
+            (source.clone(), with(compiler.clone().with_partition(Partition::default())));
         shell.into_iter().for_each(|shell| compiler.keep(shell));
         let cache = cache.cloned();
-        let inner = SharedModule { source, compiler, cache, layer, verified, interface, outline, title };
-        Ok(Some(Self { inner: Arc::new(inner), upper: None }))
+        let inner = Arc::new(SharedModule { source, compiler, cache, layer, interface, outline, title });
+        Ok(Some(Self { inner, upper: None }))
     }
 
     /// The same module, whose functions are compiled by `upper` once `tiers` says that they are called often. Functions that they call and
@@ -150,8 +162,8 @@ impl LazyModule {
     #[must_use]
     pub fn with_tiers(self, upper: &IrCompiler, tiers: Tiers) -> Self {
         let compiler = upper.clone().with_partition(Partition::default());
-        let SharedModule { source, cache, verified, .. } = &*self.inner;
-        let compiler = FunctionCompiler::new(compiler, Tier::Upper, *verified);
+        let SharedModule { source, cache, compiler: lower, .. } = &*self.inner;
+        let compiler = FunctionCompiler::new(compiler, Tier::Upper, lower.verifies());
         let compiler = compiler.with_cache(cache.as_deref(), source);
         let began_below = self.inner.outline.values.iter().map(|_| AtomicU8::new(0)).collect();
         Self { upper: Some(Arc::new(Upper { compiler, tiers, began_below })), ..self }
@@ -175,16 +187,11 @@ impl LazyModule {
         &self.inner.interface
     }
 
-    /// How many functions are compiled when they are called.
-    pub fn functions(&self) -> usize {
-        self.functions_on_call().count()
-    }
-
     /// The name in the program of a value in an object of this module. `None` if it is the same.
     pub fn name_in_program(&self, name: &str) -> Option<Box<str>> {
         let SharedModule { outline, title, .. } = &*self.inner;
         if let Some(function) = name.strip_prefix(BODY_PREFIX) {
-            return Some(body_in(title, function).into());
+            return Some(body_name(function, title).into());
         }
         outline.locals.contains(name).then(|| self.in_program(name).into())
     }
@@ -263,7 +270,7 @@ impl LazyModule {
             self.clone(),
             self.on_call(dylib),
         );
-        if !self.inner.verified {
+        if !self.inner.compiler.verifies() {
             unit.skip_verifier();
         }
         unit
@@ -294,7 +301,7 @@ impl LazyModule {
     }
 
     pub(super) fn body_of(&self, function: u32) -> String {
-        body_in(&self.inner.title, &self.inner.outline.values[function as usize].name)
+        body_name(&self.inner.outline.values[function as usize].name, &self.inner.title)
     }
 
     /// The name of a body that is compiled in the upper tier later.
@@ -325,7 +332,7 @@ impl LazyModule {
     }
 
     /// The name of a value in the program.
-    fn called(&self, value: &OutlinedValue) -> String {
+    pub(super) fn called(&self, value: &OutlinedValue) -> String {
         if value.is_local() { self.in_program(&value.name) } else { (*value.name).to_owned() }
     }
 
@@ -384,10 +391,6 @@ impl fmt::Debug for LazyModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("LazyModule").field(&self.inner.title).finish()
     }
-}
-
-fn body_in(title: &str, function: &str) -> String {
-    body_name(function, title)
 }
 
 fn better(body: &str, attempt: u32) -> String {

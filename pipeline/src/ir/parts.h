@@ -1,4 +1,4 @@
-// Shared by `divide.cpp`, `part.cpp` and `functions.cpp`.
+// Shared by `divide.cpp`, `part.cpp`, `functions.cpp` and `versions.cpp`.
 
 #pragma once
 
@@ -30,6 +30,12 @@ inline std::vector<GlobalValue *> valuesInOrder(Module &M) {
   for (GlobalAlias &A : M.aliases()) Values.push_back(&A);
   for (GlobalIFunc &I : M.ifuncs()) Values.push_back(&I);
   return Values;
+}
+
+// Whether a use of a function calls it as what it is.
+inline bool isCalleeUse(const Use &U) {
+  auto *Call = dyn_cast<CallBase>(U.getUser());
+  return Call && Call->isCallee(&U) && Call->getFunctionType() == cast<Function>(U.get())->getFunctionType();
 }
 
 // Lists of what optimization must keep: each part has its own.

@@ -28,6 +28,16 @@ pub(super) struct Shell {
 // SAFETY: the shell behind `raw` is used while the module's context is held, as the module is.
 unsafe impl Send for Shell {}
 
+/// The things that a part has besides its function; `functions.cpp` has the same list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartForm {
+    Alone,
+    /// With copies of small functions that it calls, for the optimizer alone.
+    Inlining,
+    /// The same, and with copies of constants whose address no code can tell. All else that is local to the module is in an image.
+    BesideImage,
+}
+
 impl Shell {
     pub(super) fn read(source: &ObjectBuffer, compiler: &IrCompiler) -> Result<Self, CompileError> {
         let phase = uruk_core::phase!("ir.shell", unit = %source.name());
@@ -100,12 +110,15 @@ impl Shell {
         Ok(shape)
     }
 
-    /// A module of one function; if it `inlines`, with copies of small functions that it calls, for the optimizer alone.
+    /// A module of one function, of this form.
+    ///
+    /// # Errors
+    /// [`CompileError::Diagnosed`] if it cannot be read; beside an image, if it takes the address of a function that is local to the module.
     pub(super) fn take(
         &mut self,
         function: u32,
         name: &str,
-        inlines: bool,
+        form: PartForm,
     ) -> Result<ThreadSafeModule, CompileError> {
         self.taken.insert(function);
         let phase = uruk_core::phase!("ir.take", unit = name);
@@ -116,8 +129,14 @@ impl Shell {
             // SAFETY: the shell is alive and held; the name lives for the call; the message is taken over at once.
             unsafe {
                 let (text, size) = (name.as_ptr().cast(), name.len());
-                let raw =
-                    ffi::uruk_llvm_take_function(self.raw, function, inlines, text, size, &raw mut message);
+                let raw = ffi::uruk_llvm_take_function(
+                    self.raw,
+                    function,
+                    form as u32,
+                    text,
+                    size,
+                    &raw mut message,
+                );
                 let message = take_message(message);
                 if raw.is_null() { Err(message) } else { Ok(raw) }
             }

@@ -268,7 +268,7 @@ impl JitTargetMachineBuilder {
     }
 
     /// Whether it is the machine that this program runs on.
-    pub(super) fn is_host(&self) -> bool {
+    pub fn is_host(&self) -> bool {
         self.is_host
     }
 

@@ -10,6 +10,7 @@
 #include <llvm/IR/DebugInfo.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/ADT/StringMap.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/X86TargetParser.h>
@@ -27,11 +28,6 @@ bool isCopied(const GlobalValue &G) {
   auto *V = dyn_cast<GlobalVariable>(&G);
   return V && V->hasLocalLinkage() && V->isConstant() && V->hasGlobalUnnamedAddr() && V->hasInitializer() &&
          isa<ConstantData>(V->getInitializer()) && !V->hasSection() && !V->isThreadLocal();
-}
-
-bool isCalleeUse(const Use &U) {
-  auto *Call = dyn_cast<CallBase>(U.getUser());
-  return Call && Call->isCallee(&U) && Call->getFunctionType() == cast<Function>(U.get())->getFunctionType();
 }
 
 // The widest vector that a value of this type consists of, in bits.
@@ -220,6 +216,24 @@ char *uruk_llvm_wide_signature(LLVMModuleRef Handle) {
     }
   }
   return nullptr;
+}
+
+// Has the functions of a module use what this processor has. Not if one passes a vector in registers that depend on that.
+void uruk_llvm_retarget(LLVMModuleRef Handle, const char *Cpu, const char *Features) {
+  Module &M = *unwrap(Handle);
+  auto IsWideCall = [](const Instruction &I) {
+    auto *Call = dyn_cast<CallBase>(&I);
+    return Call && !isa<IntrinsicInst>(Call) && widest(Call->getFunctionType()) > 128;
+  };
+  for (const Function &F : M)
+    if (!F.isIntrinsic() && (widest(F.getFunctionType()) > 128 || any_of(instructions(F), IsWideCall))) return;
+  for (Function &F : M) {
+    if (F.isDeclaration()) continue;
+    std::string Own = F.getFnAttribute("target-features").getValueAsString().str();
+    F.addFnAttr("target-cpu", Cpu);
+    F.addFnAttr("target-features", Own.empty() ? Features : (Features + Twine(",") + Own).str());
+    F.removeFnAttr("tune-cpu");
+  }
 }
 
 // Tells `Sink` of the instruction sets of a processor with these features added and taken away, those that imply others with them. Answers

@@ -83,6 +83,22 @@ pub fn features_of_processor(
     Ok(is_known.then_some(found))
 }
 
+/// Has the functions of `module`, which were written for older processors, use what the processor of `target` has. Those of a module that passes
+/// vectors stay as they are: others call them by registers that depend on it.
+pub(super) fn retarget(
+    module: &LockedModule<'_>,
+    target: &JitTargetMachineBuilder,
+) -> Result<(), CompileError> {
+    let options = target.options();
+    let (cpu, features) = (c_string(&options.cpu), c_string(&options.features));
+    let change = || {
+        // SAFETY: the module is alive and held; the names live for the call.
+        unsafe { ffi::uruk_llvm_retarget(module.raw(), cpu.as_ptr(), features.as_ptr()) };
+        Ok(())
+    };
+    module.enter("choosing a processor", change, diagnosed(module))
+}
+
 /// Gives all that versions refer to a name for the module's other objects. Says whether it can have versions.
 pub(super) fn publish(module: &LockedModule<'_>) -> Result<bool, CompileError> {
     // SAFETY: the module is alive and held.

@@ -86,6 +86,16 @@ impl FileStubs {
         self.functions.is_empty()
     }
 
+    /// The name of a function's body.
+    pub fn body(&self, name: &str) -> Option<&str> {
+        Some(&*self.functions.get(name)?.body)
+    }
+
+    /// The functions, each with the name of its body.
+    pub fn functions(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.functions.iter().map(|(name, function)| (&**name, &*function.body))
+    }
+
     pub(super) fn file(&self) -> &str {
         &self.file
     }

@@ -89,6 +89,7 @@ impl LazyFunction {
                 let keep = || self.targets.lead_on_to(self.number, address, held);
                 match self.cell.promote(generation, address, keep) {
                     Some(_kept) => {
+                        improve.note_attempt(&body.name, Ok(()));
                         let (unit, number) = self.known();
                         self.manager.speculator.note_promoted(unit, &unit.functions[number]);
                         let name = || uruk_recorder::write_name(&body.name.readable().to_string());
@@ -103,6 +104,7 @@ impl LazyFunction {
             Ok(None) => PromotionEnd::Gone,
             Err(error) => {
                 tracing::debug!(function = %body.name, error = %WithCauses(&error), "not compiled better");
+                improve.note_attempt(&body.name, Err(&error));
                 self.cell.count_again(generation, after_failure);
                 PromotionEnd::Failed
             }

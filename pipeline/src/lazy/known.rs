@@ -20,6 +20,8 @@ pub(crate) struct FileOfUnit {
     pub(crate) ends_of_locals: Box<str>,
     /// The beginning of the hash of its contents, if functions are noted in a trace.
     pub(crate) source: Option<u64>,
+    /// The name of the unit of an image, if that has the code: it was compiled before.
+    pub(crate) in_image: Option<Box<str>>,
 }
 
 impl FileOfUnit {
@@ -33,12 +35,13 @@ impl FileOfUnit {
             key.as_bytes()[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
         let name = source.name().clone();
-        Self { name, ends_of_locals: ends_of_locals.into(), source: wants_source.then(number) }
+        let source = wants_source.then(number);
+        Self { name, ends_of_locals: ends_of_locals.into(), source, in_image: None }
     }
 
     /// One whose functions all have names for others.
     pub(super) fn named(name: &str) -> Self {
-        Self { name: name.into(), ends_of_locals: "".into(), source: None }
+        Self { name: name.into(), ends_of_locals: "".into(), source: None, in_image: None }
     }
 }
 
@@ -81,8 +84,14 @@ impl LazyUnit {
         Self { file, dylib, functions: names.into_iter().map(known).collect() }
     }
 
-    pub(super) fn file(&self) -> &str {
-        &self.file.name
+    /// The name of the unit of stubs.
+    pub(super) fn name(&self) -> &str {
+        self.file.in_image.as_deref().unwrap_or(&self.file.name)
+    }
+
+    /// Whether the functions are compiled when they are first called.
+    pub(super) fn is_compiled(&self) -> bool {
+        self.file.in_image.is_none()
     }
 
     /// The function as a trace has it, under the least of its names.

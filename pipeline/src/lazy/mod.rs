@@ -228,6 +228,20 @@ impl LazyCallThroughManager {
         self.lazy_functions(FileOfUnit::named(stubs.file()), dylib, stubs.aliases(dylib.session()), None)
     }
 
+    /// The stubs of a unit of an image, which was compiled from `file`. Its functions are bodies of `dylib` under the names that `stubs` gives
+    /// them. They get better ones from `improve`.
+    pub fn lazy_image(
+        &self,
+        file: &str,
+        dylib: &JitDylib,
+        stubs: &FileStubs,
+        improve: Option<Arc<dyn Improve>>,
+    ) -> Box<dyn MaterializationUnit> {
+        let in_image = Some(stubs.file().into());
+        let file = FileOfUnit { in_image, ..FileOfUnit::named(file) };
+        self.lazy_functions(file, dylib, stubs.aliases(dylib.session()), improve)
+    }
+
     /// The same, of functions that are led elsewhere together: [`redirect`](Self::redirect) switches those of them that it is given at one
     /// moment.
     ///
@@ -308,7 +322,7 @@ enum LazyKind {
 
 impl MaterializationUnit for LazyReexports {
     fn name(&self) -> &str {
-        self.unit.file()
+        self.unit.name()
     }
 
     fn interface(&self) -> MaterializationInterface {

@@ -77,7 +77,7 @@ impl Speculator {
         function: &KnownFunction,
         tier: impl FnOnce() -> Tier,
     ) {
-        if let Some(trace) = self.trace()
+        if let Some(trace) = self.trace().filter(|_| unit.is_compiled())
             && function.note_traced()
             && let Some(traced) = unit.traced(function)
         {

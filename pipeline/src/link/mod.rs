@@ -41,6 +41,7 @@ mod rename;
 mod resolution;
 mod section_bounds;
 mod tables;
+mod taken;
 mod terms;
 mod tls;
 mod tls_detour;

@@ -15,13 +15,13 @@ use std::fmt;
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    DefinitionGenerator, DependenceGroup, ExecutorAddr, ExecutorSymbolDef, GenerateRequest, JitDylib,
-    LookupRequest, LookupResult, LookupSet, MaterializationInterface, MaterializationResponsibility,
-    MaterializationUnit, SearchOrder, SymbolFlags, SymbolFlagsMap, SymbolLookupFlags, SymbolMap, SymbolName,
-    WeakResourceTracker, shared_error,
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
+    MaterializationInterface, MaterializationResponsibility, MaterializationUnit, SymbolFlags,
+    SymbolFlagsMap, SymbolLookupFlags, SymbolMap, SymbolName, WeakResourceTracker, shared_error,
 };
 
 use super::code::Code;
+use super::image_generator::ImageGenerator;
 use super::image_names::{MappedImage, names};
 use super::layer::{Failed, ObjectLinkingLayer, refused};
 use super::placements::NotedTls;
@@ -29,8 +29,7 @@ use super::publish::{Announced, Functions, publish};
 use super::share::LinkedCode;
 use crate::executor::{Actions, CodeExtent, TlsImage, TlsPlacement, TlsReservation, UnwindTable};
 use crate::image::{
-    BindError, ImageError, ImageFile, ImageFlags, ImageReader, ImageSymbol, SymbolTraits, bind, choose,
-    needed_distances,
+    BindError, ImageError, ImageFile, ImageFlags, ImageReader, SymbolTraits, bind, choose, needed_distances,
 };
 use crate::link::RebaseTo;
 use crate::memory::{Backing, InFlightAlloc, MappedFile};
@@ -41,20 +40,6 @@ pub struct ImageUnit {
     tables: Arc<MappedImage>,
     mapped: MappedFile,
     layer: Arc<ObjectLinkingLayer>,
-}
-
-/// Defines the names of an image in its dylib, as lookups ask for them.
-pub struct ImageGenerator {
-    tables: Arc<MappedImage>,
-    name: String,
-    /// The owner of the definitions; without one, the dylib's own tracker is.
-    tracker: Option<WeakResourceTracker>,
-}
-
-/// The unit of some names of an image.
-struct NamesUnit {
-    tables: Arc<MappedImage>,
-    symbols: SymbolFlagsMap,
 }
 
 /// Maps an image for `dylib`. Gives its unit with the traits for a platform, and the generator of its names, whose definitions belong to
@@ -82,7 +67,7 @@ pub fn image_units(
     let name = reader.path().display().to_string();
     let tables = Arc::new(MappedImage { base: mapped.base(), reader, anchor });
     let unit = ImageUnit { tables: tables.clone(), mapped, layer: layer.clone() };
-    Ok((unit, traits, ImageGenerator { tables, name, tracker }))
+    Ok((unit, traits, ImageGenerator::new(tables, name, tracker)))
 }
 
 impl MaterializationUnit for ImageUnit {
@@ -101,139 +86,6 @@ impl MaterializationUnit for ImageUnit {
     }
 
     fn discard(&mut self, _: &JitDylib, _: &SymbolName) {}
-}
-
-impl ImageGenerator {
-    /// Defines those of `names` in `dylib` that the image has, as a lookup would: for symbols that are asked for in another way.
-    ///
-    /// # Errors
-    /// Those of a definition.
-    pub fn define<'n>(
-        &self,
-        dylib: &JitDylib,
-        names: impl Iterator<Item = &'n str>,
-    ) -> Result<(), uruk_core::DefineError> {
-        let found = names.filter_map(|name| self.tables.reader.lookup(name));
-        let Some(unit) = self.unit_of(dylib, found) else { return Ok(()) };
-        match self.tracker.as_ref().and_then(WeakResourceTracker::upgrade) {
-            Some(tracker) => dylib.define_with_tracker(unit, &tracker),
-            None => dylib.define(unit),
-        }
-    }
-
-    /// A unit of all names that the image has for others; `None` if there are none.
-    pub fn unit_of_all(&self, dylib: &JitDylib) -> Option<Box<dyn MaterializationUnit>> {
-        let global =
-            self.tables.reader.symbols().filter(|symbol| symbol.traits.contains(SymbolTraits::GLOBAL));
-        self.unit_of(dylib, global)
-    }
-
-    fn unit_of<'s>(
-        &self,
-        dylib: &JitDylib,
-        symbols: impl Iterator<Item = ImageSymbol<'s>>,
-    ) -> Option<Box<dyn MaterializationUnit>> {
-        let session = dylib.session();
-        let symbols: SymbolFlagsMap =
-            symbols.map(|symbol| (session.intern(symbol.name), symbol.traits.flags())).collect();
-        let tables = self.tables.clone();
-        (!symbols.is_empty()).then(|| Box::new(NamesUnit { tables, symbols }) as Box<dyn MaterializationUnit>)
-    }
-
-    /// The symbol that stands for the image as a whole. When it is Ready, so is all code of the image.
-    pub fn anchor(&self) -> &str {
-        self.tables.anchor.as_str()
-    }
-
-    /// Where a function that the image has for others lies, if its [anchor](Self::anchor) was found Ready at `base`: an image that was loaded from
-    /// the same file later has an anchor of that name too.
-    ///
-    /// # Cost
-    /// One probe of the index.
-    pub fn function(&self, name: &str, base: ExecutorAddr) -> Option<ExecutorAddr> {
-        (base.value() == self.tables.base).then_some(())?;
-        let symbol = self.tables.reader.lookup(name)?;
-        let is_code = self.tables.reader.code().contains(&symbol.address)
-            && !symbol.traits.contains(SymbolTraits::ABSOLUTE);
-        is_code.then(|| ExecutorAddr::new(self.tables.base + symbol.address))
-    }
-
-    /// The tables of the image.
-    pub fn reader(&self) -> &ImageReader {
-        &self.tables.reader
-    }
-}
-
-impl DefinitionGenerator for ImageGenerator {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn generate(&self, request: GenerateRequest) {
-        let names = request.symbols().iter().map(|(name, _)| name.as_str());
-        let defined = self.define(request.dylib(), names);
-        request.finish(defined.map_err(shared_error));
-    }
-
-    fn about(&self, _: &JitDylib, _: &SymbolName, unit: Option<&SymbolName>) -> Option<Box<str>> {
-        let path = self.tables.reader.path().display();
-        unit.filter(|unit| *unit.as_str() == *self.name)
-            .map(|_| format!("its code is that of image {path}").into())
-    }
-}
-
-impl MaterializationUnit for NamesUnit {
-    fn name(&self) -> &str {
-        self.tables.reader.path().to_str().unwrap_or("an image")
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        MaterializationInterface::new(self.symbols.clone())
-    }
-
-    /// The names have their addresses when the image has its own: only then are its thread-local variables known.
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let Self { tables, symbols } = *self;
-        let dylib = responsibility.dylib().clone();
-        let whole = LookupSet::one(tables.anchor.clone());
-        let request = LookupRequest::new(SearchOrder::of(&dylib), whole).until_resolved();
-        let detached = responsibility.detach();
-        dylib.session().lookup_async(request, move |answer| {
-            let responsibility = detached.attach();
-            match answer {
-                Ok(found) => emit_names(responsibility, &tables, &symbols, &found),
-                Err(error) => responsibility.fail(shared_error(error)),
-            }
-        });
-    }
-
-    fn discard(&mut self, _: &JitDylib, symbol: &SymbolName) {
-        self.symbols.remove(symbol);
-    }
-}
-
-fn emit_names(
-    responsibility: MaterializationResponsibility,
-    tables: &MappedImage,
-    symbols: &SymbolFlagsMap,
-    found: &LookupResult,
-) {
-    let address = |(name, &flags): (&SymbolName, &SymbolFlags)| {
-        let symbol = tables.reader.lookup(name.as_str())?;
-        let is_number = symbol.traits.contains(SymbolTraits::ABSOLUTE);
-        let address = if is_number { symbol.address } else { tables.base + symbol.address };
-        Some((name.clone(), ExecutorSymbolDef::new(ExecutorAddr::new(address), flags)))
-    };
-    let addresses: SymbolMap = symbols.iter().filter_map(address).collect();
-    let resolved = match responsibility.notify_resolved(&addresses) {
-        Ok(resolved) => resolved,
-        Err(refused) => return drop(refused.fail()),
-    };
-    let symbols = resolved.symbols().keys().cloned().collect();
-    let dependencies = found.dependencies();
-    if let Err(refused) = resolved.notify_emitted(vec![DependenceGroup { symbols, dependencies }]) {
-        refused.fail();
-    }
 }
 
 impl ObjectLinkingLayer {
@@ -427,11 +279,5 @@ struct ThreadLocalPlaces {
 impl fmt::Debug for ImageUnit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ImageUnit").field("image", &self.tables.reader.path()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for ImageGenerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ImageGenerator").field("image", &self.name).finish_non_exhaustive()
     }
 }

@@ -14,6 +14,7 @@
 //! | `placements.rs` | the thread-local variables that descriptors in memory stand for |
 //! | `collected.rs` | the objects of a program, to be linked once more as one, or as units |
 //! | `image.rs`, `image_names.rs` | an image that is mapped takes the place of a link; its names for debuggers |
+//! | `image_generator.rs` | the names of an image in lookups |
 //! | `low.rs` | addresses below 2 GiB, for code that holds them in 32 bits |
 //!
 //! **Architecture Invariant:** code becomes runnable in one place, [`Executor::publish`](crate::executor::Executor::publish), and what
@@ -23,6 +24,7 @@ mod code;
 mod collected;
 mod discarded;
 mod image;
+mod image_generator;
 mod image_names;
 mod layer;
 mod low;
@@ -34,6 +36,7 @@ mod share;
 pub use code::{CodeRemoval, HeldCode, KeepAlive};
 pub(crate) use code::{StubTargets, Stubs};
 pub use collected::{CollectedLink, CollectedObjects, CollectedSource};
-pub use image::{ImageGenerator, ImageUnit, image_units};
+pub use image::{ImageUnit, image_units};
+pub use image_generator::{ImageGenerator, StubbedFunction};
 pub use layer::ObjectLinkingLayer;
 pub use low::LowAddresses;

@@ -15,11 +15,14 @@
 //! **A count that runs out** may do so in a handler of a signal. It takes no lock that it would have to wait for, and allocates nothing.
 //! If the queue is busy or full, the count begins anew.
 
+mod image_body;
 mod policy;
 mod promoter;
 
+pub use image_body::ImageBody;
 pub use policy::{CallCounting, FirstTier, FunctionShape, TierPolicy};
 
+use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -154,6 +157,9 @@ pub trait Improve: Send + Sync {
     /// # Errors
     /// Why it cannot be defined. The function stays as it is, and is counted again if the policy says so.
     fn define_better(&self, body: &SymbolName, attempt: u32) -> Result<Option<SymbolName>, SharedError>;
+
+    /// Hears how the attempt ended: the function has its better body, or why not.
+    fn note_attempt(&self, _body: &SymbolName, _end: Result<(), &(dyn Error + 'static)>) {}
 }
 
 impl Tiers {

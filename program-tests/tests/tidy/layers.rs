@@ -50,7 +50,7 @@ const PIPELINE: [&str; 20] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 48] = [
+const FACADE: [&str; 50] = [
     "image_unit",       // a unit of an image, and why it was rejected
     "error",            // one type of errors
     "function",         // addresses as functions
@@ -60,6 +60,7 @@ const FACADE: [&str; 48] = [
     "objects",          // objects, and the linking that all formats share
     "modules",          // LLVM IR
     "archive",          // archives that go with a tracker
+    "all_or_nothing",   // several additions to a tracker
     "cache",            // what was compiled before, and where it is
     "loaded_images",    // the ids of images that are loaded
     "files",            // files of any format become part of a program
@@ -74,6 +75,7 @@ const FACADE: [&str; 48] = [
     "lookup",
     "image_options",
     "package_sources", // sources beside a package
+    "package_bodies",  // functions of a package that may get other bodies
     "package",         // an image of many units
     "image",
     "image_instances", // code instances of an image
