@@ -72,7 +72,45 @@ fn commit(fault: &str) {
             eprintln!("{}", std::fs::File::open("/etc/passwd").expect_err("no file can be opened"));
             std::process::exit(4)
         }
-        other => panic!("no fault {other}"),
+        forbidden => {
+            let done = call_forbidden(forbidden);
+            eprintln!("{}", if done == 0 { "it was done".to_owned() } else { last_error() });
+            std::process::exit(5)
+        }
+    }
+}
+
+fn last_error() -> String {
+    std::io::Error::last_os_error().to_string()
+}
+
+/// Does what no compilation has to; 0 when the system has done it.
+fn call_forbidden(call: &str) -> i64 {
+    let (path, null) = (c"/tmp/uruk-helper-was-here", std::ptr::null_mut::<libc::c_void>());
+    // SAFETY: paths are C strings; the memory is new; what the calls do to this process is of no matter, since it ends.
+    unsafe {
+        match call {
+            "write" => i64::from(libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CREAT, 0o600).min(0)),
+            "unlink" => i64::from(libc::unlinkat(libc::AT_FDCWD, path.as_ptr(), 0)),
+            "pipe" => i64::from(libc::pipe2([0; 2].as_mut_ptr(), 0)),
+            "socket" => i64::from(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0).min(0)),
+            "fork" => i64::from(libc::fork().min(0)),
+            "thread" => i64::from(std::thread::Builder::new().spawn(|| ()).is_err()),
+            "exec" => i64::from(libc::execv(c"/bin/true".as_ptr(), [std::ptr::null()].as_ptr())),
+            "ptrace" => libc::ptrace(libc::PTRACE_DETACH, libc::getppid(), null, null),
+            "signal" => i64::from(libc::kill(libc::getppid(), 0)),
+            "limit" => {
+                let most = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+                i64::from(libc::setrlimit(libc::RLIMIT_AS, &raw const most))
+            }
+            "code" => {
+                let (protection, flags) =
+                    (libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                i64::from(libc::mmap(null, 4096, protection, flags, -1, 0) == libc::MAP_FAILED)
+            }
+            "other channel" => libc::write(0, c"it".as_ptr().cast(), 2).min(0) as i64,
+            other => panic!("no fault {other}"),
+        }
     }
 }
 
@@ -156,7 +194,7 @@ fn a_fault_fails_its_own_unit_and_says_how() {
         "exited with code 3",
         "was ended by SIGABRT",
         "took more than 5s, and was ended",
-        "Too many open files",
+        "Permission denied",
     ];
     for (fault, end) in faults.into_iter().zip(ends) {
         let limits = helpers(&[fault]).memory(256 << 20).time_limit(Duration::from_secs(5));
@@ -183,6 +221,47 @@ fn a_fault_fails_its_own_unit_and_says_how() {
         let stats = jit.helpers().expect("it has some").stats();
         // Its helper had worked before, which leaves a doubt.
         assert_eq!((stats.failed, stats.quarantined), (1, 0), "{fault}: {stats:?}");
+    }
+}
+
+/// The last is a control: without confinement the helper lives to say how its calls went.
+#[test]
+fn a_helper_that_calls_what_no_compilation_needs_is_ended_and_says_which() {
+    let pipe = format!("not allowed system call {}", libc::SYS_pipe2);
+    let calls = [
+        ("write", "not allowed to call openat"),
+        ("unlink", "not allowed to call unlinkat"),
+        ("socket", "not allowed to call socket"),
+        ("fork", "not allowed to call clone"),
+        // Whose signals are blocked while one starts, so that nothing more is said.
+        ("thread", "about to thread"),
+        ("exec", "not allowed to call execve"),
+        ("ptrace", "not allowed to call ptrace"),
+        ("signal", "not allowed to call kill"),
+        ("limit", "not allowed to call prlimit64"),
+        ("pipe", &pipe),
+        ("code", "not allowed to call mmap"),
+        ("other channel", "not allowed to call write"),
+    ];
+    let compile = |helpers: Helpers, name: &str| {
+        let pool = Arc::new(HelperPool::new(helpers.count(1), helper_build()));
+        let compiler = IrCompiler::host(OptimizationLevel::O1).expect("this machine");
+        let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+        let compiled = compiler.compile(ThreadSafeModule::parse(&file(name, 1)).expect("valid"));
+        (compiled.map_err(|error| message(&error)), pool.stats())
+    };
+    for (call, told) in calls {
+        let fault = format!("{call}@4:bad");
+        let (failed, stats) = compile(helpers(&[&fault]), "bad");
+        let failed = failed.expect_err(call);
+        for part in ["bad.ll", "was ended by SIGSYS", told] {
+            assert!(failed.contains(part), "{call}: no `{part}` in: {failed}");
+        }
+        assert_eq!((stats.failed, stats.unconfined), (1, 0), "{call}: {stats:?}");
+        let (failed, stats) = compile(helpers(&[&fault]).unconfined(), "bad");
+        let failed = failed.expect_err(call);
+        assert!(failed.contains("exited with code"), "{call}, unconfined: {failed}");
+        assert!(stats.unconfined > 0, "{call}: {stats:?}");
     }
 }
 

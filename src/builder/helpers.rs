@@ -13,6 +13,11 @@ impl JitBuilder {
     /// images, and modules that are [known by their shape](crate::Scope::add_shaped). A file whose assembly reads other files (`.incbin`,
     /// `.include`) fails: helpers open none.
     ///
+    /// Helpers are confined: code that a file smuggles into its compiler can open no file, socket, program or process there. It could still
+    /// send a wrong object, which runs in this process: this is no reason to run what strangers send.
+    /// [`Helpers::unconfined`] turns it off, and [`HelperStats::unconfined`](uruk_pipeline::helpers::HelperStats::unconfined) says whether
+    /// the system has refused it.
+    ///
     /// # Cost
     /// Bitcode and object cross a socket. Each helper has an LLVM of its own.
     ///

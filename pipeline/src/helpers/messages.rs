@@ -14,7 +14,7 @@ pub(super) const BEGUN: u16 = 4;
 pub(super) const ANSWER: u16 = 5;
 
 /// Raised when messages change: a helper of another number is refused.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// The body of a [`HELLO`].
 #[derive(Debug, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub(super) struct Hello {
     pub(super) parent: u32,
     /// How much memory the helper may take beyond its first.
     pub(super) memory_bytes: Option<u64>,
+    /// Whether the helper gives up what its work does not need.
+    pub(super) confines: bool,
 }
 
 /// The body of a [`READY`].
@@ -32,6 +34,8 @@ pub(super) struct Ready {
     pub(super) protocol: u32,
     /// Identifies the compiler.
     pub(super) build: String,
+    /// Why it is not confined, if it should be and is not.
+    pub(super) unconfined: Option<String>,
 }
 
 /// The beginning of the body of an [`ANSWER`].

@@ -17,9 +17,12 @@
 //! - A helper whose job failed has no other: it may be damaged, and the next job would be blamed.
 //! - An answer is looked at before it is believed. A helper that sent what makes no sense is ended.
 //! - No more helpers are alive than the pool has places, but for children of a fork and after [`HelperPool::retire`].
+//! - A helper is confined (`confine.rs`) before it has its first job, unless the system refuses that or the settings say otherwise:
+//!   [`HelperStats::unconfined`] counts those that are not.
 //! - No lock is held while a helper works, is started, or ends.
 
 mod backoff;
+mod confine;
 mod error;
 mod messages;
 mod pool;

@@ -54,6 +54,8 @@ pub struct HelperStats {
     pub recycled: u64,
     /// Jobs that were refused because they had ended a helper before.
     pub refused: u64,
+    /// Helpers that became ready and may call all of the system: the settings have it so, or the system has no filter for it.
+    pub unconfined: u64,
     /// Keys in quarantine.
     pub quarantined: usize,
 }
@@ -229,6 +231,7 @@ impl HelperPool {
             protocol: PROTOCOL,
             parent: std::process::id(),
             memory_bytes: self.settings.memory_bytes,
+            confines: self.settings.confines,
         };
         let body = postcard::to_stdvec(&hello).map_err(|error| self.no_helper(error))?;
         let deadline = Deadline::after(self.settings.start_limit);
@@ -311,14 +314,25 @@ impl HelperPool {
             error => Asked::Failed(self.no_helper(error)),
         })?;
         let ready = (frame.kind == READY).then(|| postcard::from_bytes::<Ready>(frame.body()));
-        let Some(Ok(Ready { protocol: PROTOCOL, build })) = ready else {
+        let Some(Ok(Ready { protocol: PROTOCOL, build, unconfined })) = ready else {
             return Err(Asked::Failed(self.no_helper(process.lied("it did not say that it is ready"))));
         };
         if build != self.build {
             let (program, ours) = (self.settings.program.path.clone(), self.build.clone());
             return Err(Asked::Failed(HelperError::OtherBuild { program, theirs: build, ours }));
         }
+        self.note_confinement(unconfined);
         Ok(())
+    }
+
+    fn note_confinement(&self, unconfined: Option<String>) {
+        if let Some(why) = &unconfined {
+            tracing::warn!(program = %self.settings.program.path.display(), why, "a helper is not confined");
+        }
+        let is_confined = self.settings.confines && unconfined.is_none();
+        if !is_confined && self.owner == std::process::id() {
+            self.state.lock().stats.unconfined += 1;
+        }
     }
 
     /// Whether a helper may have another job.

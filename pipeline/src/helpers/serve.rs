@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::confine::{Needed, confine};
 use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, READY, Ready};
 use crate::peer::{Channel, ChannelError, PeerFrame, end_with_parent};
 
@@ -57,7 +58,15 @@ pub fn serve(serving: &mut dyn Serving) -> io::Result<()> {
     let space = AddressSpace::open();
     let first_bytes = space.bytes();
     limit(greeting.memory_bytes, first_bytes);
-    let ready = postcard::to_stdvec(&Ready { protocol: PROTOCOL, build }).map_err(io::Error::other)?;
+    let unconfined = match greeting.confines {
+        true => {
+            let sizes = space.0.as_ref().map(File::as_fd);
+            confine(Needed { channel: channel.stream().as_fd(), sizes }).err().map(|error| error.to_string())
+        }
+        false => None,
+    };
+    let ready = Ready { protocol: PROTOCOL, build, unconfined };
+    let ready = postcard::to_stdvec(&ready).map_err(io::Error::other)?;
     serving.on_message(READY);
     if !sent(channel.send(READY, 0, &ready, &[]))? {
         return Ok(());

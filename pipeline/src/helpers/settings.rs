@@ -26,6 +26,7 @@ pub struct Helpers {
     pub(super) start_limit: Duration,
     pub(super) jobs_max: u32,
     pub(super) age_max: Duration,
+    pub(super) confines: bool,
 }
 
 impl Helpers {
@@ -40,6 +41,7 @@ impl Helpers {
             start_limit: Duration::from_secs(30),
             jobs_max: 1_000,
             age_max: Duration::from_secs(3_600),
+            confines: true,
         }
     }
 
@@ -83,6 +85,17 @@ impl Helpers {
     #[must_use]
     pub fn recycle_after(mut self, jobs: u32, age: Duration) -> Self {
         (self.jobs_max, self.age_max) = (jobs, age);
+        self
+    }
+
+    /// Lets helpers call all of the system. Otherwise a helper that opens a file to write, a socket or another process, starts a program or
+    /// a thread, or asks for executable memory is ended by `SIGSYS`, and its job fails; files that it opens to read are refused. The
+    /// limits of memory, descriptors and file sizes hold in either case.
+    ///
+    /// For programs of helpers that do more than compile, and for tools that look at them from inside.
+    #[must_use]
+    pub fn unconfined(mut self) -> Self {
+        self.confines = false;
         self
     }
 }

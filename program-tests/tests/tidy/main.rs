@@ -46,6 +46,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("pipeline/src/debug/listing.rs", "copies code that the table keeps registered"),
     ("pipeline/src/debug/memory.rs", "reads linked code where it lies"),
     ("pipeline/src/debug/watchers.rs", "keeps code mapped while it is described"),
+    ("pipeline/src/helpers/confine.rs", "handles the signal of forbidden system calls"),
     ("pipeline/src/ir/", "LLVM's C interface"),
     (
         "pipeline/src/invoke/mod.rs",
