@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use uruk_core::sync::{Latch, Mutex};
 
 use super::backoff::Backoff;
@@ -10,7 +11,7 @@ use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, RE
 use super::quarantine::Quarantine;
 use super::settings::Helpers;
 use super::shelf::{Asked, HelperShelf, request};
-use crate::peer::{Deadline, PeerError, PeerFrame, PeerProcess};
+use crate::peer::{Deadline, PeerError, PeerFrame, PeerProcess, ProcessEnd};
 
 /// How long a helper may take to say that it has the whole job: it only reads it.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
@@ -46,7 +47,7 @@ pub struct HelperStats {
     pub started: u64,
     /// Jobs that were answered.
     pub answered: u64,
-    /// Jobs that ended their helper.
+    /// Jobs that ended their helper, or whose helper was killed from outside; the latter are tried once more, and may be answered then.
     pub failed: u64,
     /// Helpers that ended before they began a job, which another one got.
     pub not_begun: u64,
@@ -118,7 +119,8 @@ impl HelperPool {
     /// and ends the helper; [`Checked::Doubtful`] lets the helper go, and keeps the answer.
     ///
     /// # Errors
-    /// [`HelperError`]. If the job has ended a helper that had no job before, or two of them, `key` is not tried again.
+    /// [`HelperError`]. If the job has ended a helper that had no job before, or two of them, `key` is not tried again. A job whose helper
+    /// is ended by `SIGKILL` is given to another one, once.
     ///
     /// # Cost
     /// The time of the job, and of its way through a socket, if a helper is idle. Otherwise one is started first, which loads LLVM.
@@ -133,6 +135,20 @@ impl HelperPool {
             return self.ask_one_of_its_own(body, bulk, check);
         }
         self.refuse_large(body, bulk)?;
+        match self.ask_once(key, body, bulk, check) {
+            // Not by the job, which ends a helper by other signals. The second time it is in quarantine all the same.
+            Err(error) if is_from_outside(&error) => self.ask_once(key, body, bulk, check),
+            answer => answer,
+        }
+    }
+
+    fn ask_once(
+        &self,
+        key: &[u8; 32],
+        body: &[u8],
+        bulk: &[u8],
+        check: Check<'_>,
+    ) -> Result<HelperAnswer, HelperError> {
         let known = {
             let mut state = self.state.lock();
             let known = state.quarantine.of(key);
@@ -165,7 +181,7 @@ impl HelperPool {
                     state.stats.failed += 1;
                     let is_of_host = matches!(error, HelperError::Failed(PeerError::System { .. }));
                     if matches!(error, HelperError::Failed(_)) && !is_of_host {
-                        state.quarantine.add(*key, error, !had_worked);
+                        state.quarantine.add(*key, error, !had_worked && !is_from_outside(error));
                     }
                 }
             }
@@ -341,6 +357,12 @@ impl HelperPool {
         let is_slim = memory_bytes.is_none_or(|memory_bytes| grown_bytes <= memory_bytes / 2);
         is_slim && helper.jobs < jobs_max && helper.process.age() < age_max
     }
+}
+
+/// Whether another process has ended the helper, by `SIGKILL`. The system does so too, when it runs out of memory.
+fn is_from_outside(error: &HelperError) -> bool {
+    let HelperError::Failed(PeerError::Ended { end, .. }) = error else { return false };
+    *end == ProcessEnd::Signal(Signal::KILL.as_raw())
 }
 
 /// Whether the sender refused it, and no helper has seen it.
