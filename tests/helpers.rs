@@ -366,7 +366,7 @@ fn a_helper_whose_job_failed_gets_no_other() {
     let second = pool.idle();
     assert_ne!(first, second, "another is started at once");
     assert_eq!((pool.stats().failed, pool.stats().recycled), (0, 1));
-    let doubted = pool.ask(&[0; 32], b"", b"", &|_| Err("it is nothing".to_owned()));
+    let doubted = pool.ask(&[0; 32], b"", b"", &|_| Err("it is nothing".to_owned()), &|_| ());
     let error = doubted.expect_err("the answer makes no sense");
     assert!(matches!(error, HelperError::Failed(_)), "{error}");
     assert!(error.to_string().contains("broke the protocol, and was ended: it is nothing"), "{error}");
@@ -470,6 +470,33 @@ fn the_second_helper_is_started_when_the_first_is_busy() {
         assert!(!long.is_finished());
         assert_eq!(pool.stats().started, 2);
         assert!(message(&long.join().expect("no panic")).contains("took more than 6s"));
+    });
+}
+
+/// ```text
+///  the only worker: compile `long`, in a helper ─────────────────── until it is too late
+///  another in its place:          compile `f0` to `f7` in the second helper
+/// ```
+#[test]
+fn a_worker_whose_job_is_in_a_helper_is_replaced() {
+    let helpers = helpers(&["loop@4:long"]).time_limit(Duration::from_secs(20));
+    let jit = Jit::builder().threads(1).compile_in(helpers).build().expect("an engine");
+    let names: Vec<String> = (0..8).map(|number| format!("f{number}")).collect();
+    let target = JitTargetMachineBuilder::host().expect("this machine");
+    for name in names.iter().map(String::as_str).chain(["long"]) {
+        let module = ThreadSafeModule::parse(&file(name, 1)).expect("it is valid");
+        let interface = uruk::pipeline::ir::ModuleInterface::of_module(&module, &target).expect("valid");
+        jit.add_ir_with_interface(file(name, 1), &interface).expect("nothing is read yet");
+    }
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| message(&jit.lookup("long").expect_err("it takes too long")));
+        let pool = jit.helpers().expect("it has some");
+        while !pool.idle().is_empty() {
+            std::thread::yield_now();
+        }
+        names.iter().for_each(|name| assert_eq!(call(&jit, name), 1));
+        assert!(!long.is_finished(), "they did not wait for it");
+        assert!(long.join().expect("no panic").contains("took more than 20s"));
     });
 }
 
@@ -612,20 +639,21 @@ fn what_helpers_cannot_do_is_said_at_once() {
     assert!(told.contains("no helper can be had from /nonexistent/helper: No such file"), "{told}");
     let sound = |_: &HelperAnswer| Ok::<_, String>(Checked::Sound);
     let small = HelperPool::new(helpers(&[]).memory(1 << 20), helper_build());
-    let large =
-        small.ask(&[0; 32], b"", &[0; (1 << 19) + 1], &sound).expect_err("its helper has no memory for it");
+    let large = small
+        .ask(&[0; 32], b"", &[0; (1 << 19) + 1], &sound, &|_| ())
+        .expect_err("its helper has no memory for it");
     assert!(matches!(large, HelperError::TooLarge { .. }), "{large}");
     assert_eq!((small.stats().answered, small.stats().not_begun), (0, 0));
     let other = HelperPool::new(helpers(&[]), "another LLVM");
-    let told = message(&other.ask(&[0; 32], b"", b"", &sound).expect_err("it is of another build"));
+    let told = message(&other.ask(&[0; 32], b"", b"", &sound, &|_| ()).expect_err("it is of another build"));
     assert!(told.contains("another build") && told.contains(&helper_build()), "{told}");
     // The LLVM alone makes no build: another engine has other jobs, and makes other objects.
     let other = HelperPool::new(helpers(&[]), llvm_build());
-    let told = message(&other.ask(&[0; 32], b"", b"", &sound).expect_err("it is of another engine"));
+    let told = message(&other.ask(&[0; 32], b"", b"", &sound, &|_| ()).expect_err("it is of another engine"));
     assert!(told.contains("another build"), "{told}");
     let other =
         HelperPool::new(Helpers::new("/bin/cat").start_limit(Duration::from_millis(200)), helper_build());
-    let told = message(&other.ask(&[0; 32], b"", b"", &sound).expect_err("it is no helper"));
+    let told = message(&other.ask(&[0; 32], b"", b"", &sound, &|_| ()).expect_err("it is no helper"));
     assert!(
         told.contains("no helper can be had from /bin/cat") && told.contains("took more than 200ms"),
         "{told}"

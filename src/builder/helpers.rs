@@ -19,7 +19,8 @@ impl JitBuilder {
     /// the system has refused it.
     ///
     /// # Cost
-    /// Bitcode and object cross a socket. Each helper has an LLVM of its own.
+    /// Bitcode and object cross a socket. Each helper has an LLVM of its own. With the feature `lazy-llvm` this process loads none, as long as it
+    /// has files compiled and no modules of its own. Threads of a pool whose jobs are in helpers are replaced meanwhile: at most one for each helper.
     ///
     /// # Examples
     /// ```no_run

@@ -33,7 +33,7 @@ mod settings;
 mod shelf;
 
 pub use error::HelperError;
-pub use pool::{Checked, HelperAnswer, HelperPool, HelperStats};
+pub use pool::{Checked, HelperAnswer, HelperPool, HelperStats, HelperWait};
 pub use serve::{Serving, serve};
 pub use settings::Helpers;
 pub use shelf::ATTEMPTS_MAX;

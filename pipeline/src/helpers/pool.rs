@@ -88,6 +88,9 @@ pub enum Checked {
 /// Looks at an answer, whose error says that it makes no sense.
 type Check<'a> = &'a dyn Fn(&HelperAnswer) -> Result<Checked, String>;
 
+/// Runs a wait once, as one of the caller's scheduler, which then has another thread do the caller's work; or does nothing where it cannot.
+pub type HelperWait<'a> = &'a dyn Fn(&mut dyn FnMut());
+
 impl HelperAnswer {
     /// The bytes that come with it.
     pub fn bulk(&self) -> &[u8] {
@@ -118,6 +121,8 @@ impl HelperPool {
     /// Has a helper do a job. `check` looks at the answer before the helper may have another job: an error of it says that the answer is none,
     /// and ends the helper; [`Checked::Doubtful`] lets the helper go, and keeps the answer.
     ///
+    /// `blocking` runs the part during which a helper works. No more than [`count`](Helpers::count) threads are inside it at a time.
+    ///
     /// # Errors
     /// [`HelperError`]. If the job has ended a helper that had no job before, or two of them, `key` is not tried again. A job whose helper
     /// is ended by `SIGKILL` is given to another one, once.
@@ -130,14 +135,15 @@ impl HelperPool {
         body: &[u8],
         bulk: &[u8],
         check: Check<'_>,
+        blocking: HelperWait<'_>,
     ) -> Result<HelperAnswer, HelperError> {
         if self.owner != std::process::id() {
             return self.ask_one_of_its_own(body, bulk, check);
         }
         self.refuse_large(body, bulk)?;
-        match self.ask_once(key, body, bulk, check) {
+        match self.ask_once(key, body, bulk, check, blocking) {
             // Not by the job, which ends a helper by other signals. The second time it is in quarantine all the same.
-            Err(error) if is_from_outside(&error) => self.ask_once(key, body, bulk, check),
+            Err(error) if is_from_outside(&error) => self.ask_once(key, body, bulk, check, blocking),
             answer => answer,
         }
     }
@@ -148,6 +154,7 @@ impl HelperPool {
         body: &[u8],
         bulk: &[u8],
         check: Check<'_>,
+        blocking: HelperWait<'_>,
     ) -> Result<HelperAnswer, HelperError> {
         let known = {
             let mut state = self.state.lock();
@@ -161,7 +168,10 @@ impl HelperPool {
         let mut was_let_go = false;
         let mut ask = |helper: &mut Helper| {
             let had_worked = helper.jobs > 0;
-            let asked = self.ask_helper(helper, body, bulk, check);
+            let mut asked = None;
+            // Not while the thread waits for a helper: as many threads would wait as there are jobs, each in a replaced one's place.
+            blocking(&mut || asked = Some(self.ask_helper(helper, body, bulk, check)));
+            let asked = asked.unwrap_or_else(|| self.ask_helper(helper, body, bulk, check));
             let mut state = self.state.lock();
             match &asked {
                 Asked::Answered { is_fit, .. } => {

@@ -242,7 +242,7 @@ impl IrCompiler {
         cache: Option<PartCache>,
     ) -> Result<ObjectBuffer, CompileError> {
         if let Some(helpers) = &self.helpers {
-            return self.compile_apart(helpers, module);
+            return self.compile_apart(helpers, module, session);
         }
         let locked = module.lock()?;
         let versions = self.versions_of(&locked)?;

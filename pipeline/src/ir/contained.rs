@@ -24,7 +24,7 @@ use super::part_cache::PartCache;
 use super::pending::{PendingModule, Source};
 use super::symbols::ModuleInterface;
 use crate::cache::KeyBuilder;
-use crate::helpers::{Checked, HelperPool};
+use crate::helpers::{Checked, HelperAnswer, HelperPool};
 use crate::object::{FileKind, ObjectBuffer};
 
 impl IrCompiler {
@@ -80,7 +80,7 @@ impl IrCompiler {
             discarded: names(discarded),
             ..self.job(Wanted::Object, &source, verified)
         };
-        ask(helpers, &job, &source)
+        ask(helpers, &job, &source, Some(session))
     }
 
     /// Turns a module in memory into an object, in a helper.
@@ -88,11 +88,12 @@ impl IrCompiler {
         &self,
         helpers: &HelperPool,
         module: ThreadSafeModule,
+        session: Option<&ExecutionSession>,
     ) -> Result<ObjectBuffer, CompileError> {
         self.refuse()?;
         let source = module.to_bitcode()?;
         drop(module);
-        ask(helpers, &self.job(Wanted::Object, &source, false), &source)
+        ask(helpers, &self.job(Wanted::Object, &source, false), &source, session)
     }
 
     /// The interface of a file of bitcode or text, if a helper is to read it.
@@ -103,7 +104,7 @@ impl IrCompiler {
         let helpers = self.helpers.as_ref()?;
         let read = || {
             // Text was verified when it was read, and only then.
-            let bytes = ask(helpers, &self.job(Wanted::Interface, source, true), source)?;
+            let bytes = ask(helpers, &self.job(Wanted::Interface, source, true), source, None)?;
             let damaged = |_| CompileError::Parse {
                 module: source.name().clone(),
                 message: "its helper sent no interface".to_owned(),
@@ -116,7 +117,7 @@ impl IrCompiler {
     /// Finds out in a helper whether LLVM understands the passes.
     pub(super) fn check_apart(&self, helpers: &HelperPool) -> Result<(), CompileError> {
         let nothing = ObjectBuffer::new("the pipeline", Vec::new());
-        ask(helpers, &self.job(Wanted::Check, &nothing, true), &nothing).map(drop)
+        ask(helpers, &self.job(Wanted::Check, &nothing, true), &nothing, None).map(drop)
     }
 
     /// Refuses to leave something out. The optimized module, for one, stays in the helper, where nothing lists it.
@@ -162,8 +163,13 @@ fn check(wanted: Wanted, outcome: &[u8], bytes: &[u8]) -> Result<Checked, String
     Ok(Checked::Sound)
 }
 
-/// Has a helper do the job; gives the bytes that it made.
-fn ask(helpers: &HelperPool, job: &CompileJob, source: &ObjectBuffer) -> Result<ObjectBuffer, CompileError> {
+/// Has a helper do the job; gives the bytes that it made. Meanwhile another thread does the work of this one for `session`.
+fn ask(
+    helpers: &HelperPool,
+    job: &CompileJob,
+    source: &ObjectBuffer,
+    session: Option<&ExecutionSession>,
+) -> Result<ObjectBuffer, CompileError> {
     let name = source.name();
     let phase = uruk_core::phase!("ir.contain", unit = %name, size_bytes = source.size_bytes());
     let _inside = uruk_core::inside(phase);
@@ -171,9 +177,13 @@ fn ask(helpers: &HelperPool, job: &CompileJob, source: &ObjectBuffer) -> Result<
     let body = postcard::to_stdvec(job).map_err(|error| unsent(error.to_string()))?;
     let mut key = KeyBuilder::new("job of a helper");
     key.bytes("job", &body).bytes("source", source.bytes());
-    let answer = helpers.ask(key.finish().as_bytes(), &body, source.bytes(), &|answer| {
-        check(job.wanted, answer.body(), answer.bulk())
-    });
+    let blocking = |wait: &mut dyn FnMut()| {
+        // Not the session's own way: that runs what is queued on this thread first, which may want the helper that this one has.
+        // Where the dispatcher refuses, the thread waits as one that is busy.
+        let _ = session.map(|session| session.dispatcher().blocking(wait));
+    };
+    let check = |answer: &HelperAnswer| check(job.wanted, answer.body(), answer.bulk());
+    let answer = helpers.ask(key.finish().as_bytes(), &body, source.bytes(), &check, &blocking);
     let answer =
         answer.map_err(|error| CompileError::Helper { module: name.clone(), source: Box::new(error) })?;
     match postcard::from_bytes::<Outcome>(answer.body()) {
