@@ -18,6 +18,7 @@ use uruk::pipeline::ir::{
     llvm_build, serve_compiles_watched,
 };
 use uruk::pipeline::object::ObjectBuffer;
+use uruk::pipeline::peer::{FrameError, PeerError};
 use uruk::{ImageBuilder, Jit, JitBuilder, OnCall};
 use uruk_tests::forms::Form;
 use uruk_tests::inputs::bitcode;
@@ -498,6 +499,24 @@ fn a_worker_whose_job_is_in_a_helper_is_replaced() {
         assert!(!long.is_finished(), "they did not wait for it");
         assert!(long.join().expect("no panic").contains("took more than 20s"));
     });
+}
+
+/// An answer is memory of the host, so it has a limit too.
+#[test]
+fn an_object_that_is_larger_than_allowed_fails_its_job_alone() {
+    let pool = Arc::new(HelperPool::new(helpers(&[]).count(1).answer(16 << 10), helper_build()));
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+    let compile = |text: String| {
+        let source = ObjectBuffer::new("f.ll", text.into_bytes());
+        compiler.compile(ThreadSafeModule::parse(&source).expect("valid"))
+    };
+    let error = compile(format!("@large = global [65536 x i8] c\"{}\"\n", "x".repeat(65_536)));
+    let error = error.expect_err("it is too large");
+    let CompileError::Helper { source, .. } = &error else { panic!("{error}") };
+    let HelperError::Failed(PeerError::TooMuch { why, .. }) = &**source else { panic!("{source}") };
+    assert!(matches!(why, FrameError::Size { max_bytes: 16_384, .. }), "{why}");
+    compile("@small = global i8 1\n".to_owned()).expect("others are compiled");
 }
 
 /// Objects of helpers are in the cache too, and a cache is asked before a helper.

@@ -11,7 +11,10 @@ use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, RE
 use super::quarantine::Quarantine;
 use super::settings::Helpers;
 use super::shelf::{Asked, HelperShelf, request};
-use crate::peer::{Deadline, PeerError, PeerFrame, PeerProcess, ProcessEnd};
+use crate::peer::{Deadline, FrameLimits, PeerError, PeerFrame, PeerProcess, ProcessEnd};
+
+/// The most bytes of messages about an object, beside the object.
+const ANSWER_BODY_BYTES: u32 = 16 << 20;
 
 /// How long a helper may take to say that it has the whole job: it only reads it.
 const BEGIN_LIMIT: Duration = Duration::from_secs(60);
@@ -253,6 +256,10 @@ impl HelperPool {
     fn spawn(&self) -> Result<Helper, HelperError> {
         let process = PeerProcess::start(&self.settings.program);
         let mut process = process.map_err(|error| self.no_helper(error))?;
+        process.take_at_most(FrameLimits {
+            body_bytes: ANSWER_BODY_BYTES,
+            bulk_bytes: self.settings.answer_bytes,
+        });
         let hello = Hello {
             protocol: PROTOCOL,
             parent: std::process::id(),
@@ -377,7 +384,7 @@ fn is_from_outside(error: &HelperError) -> bool {
 
 /// Whether the sender refused it, and no helper has seen it.
 fn is_too_large(body: &[u8], bulk: &[u8]) -> bool {
-    let limits = crate::peer::FrameLimits::default();
+    let limits = FrameLimits::default();
     body.len() > limits.body_bytes as usize || bulk.len() > limits.bulk_bytes as usize
 }
 

@@ -27,6 +27,7 @@ pub struct Helpers {
     pub(super) jobs_max: u32,
     pub(super) age_max: Duration,
     pub(super) confines: bool,
+    pub(super) answer_bytes: u32,
 }
 
 impl Helpers {
@@ -42,6 +43,7 @@ impl Helpers {
             jobs_max: 1_000,
             age_max: Duration::from_secs(3_600),
             confines: true,
+            answer_bytes: 512 << 20,
         }
     }
 
@@ -64,6 +66,14 @@ impl Helpers {
     #[must_use]
     pub fn memory(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory_bytes = bytes.into();
+        self
+    }
+
+    /// How many bytes an object may have, which is memory of this process. A helper that announces a larger one is ended, and its job fails.
+    /// 512 MiB, unless this says otherwise.
+    #[must_use]
+    pub fn answer(mut self, bytes: u32) -> Self {
+        self.answer_bytes = bytes;
         self
     }
 

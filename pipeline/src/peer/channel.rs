@@ -57,6 +57,11 @@ impl Channel {
         Self { stream, limits, reader: FrameReader::new(limits) }
     }
 
+    /// From here on larger frames are not taken from the other side. To be called between two of them.
+    pub(super) fn take_at_most(&mut self, limits: FrameLimits) {
+        self.reader = FrameReader::new(limits);
+    }
+
     /// The socket.
     pub fn stream(&self) -> &UnixStream {
         &self.stream

@@ -20,7 +20,7 @@ use rustix::process::{
 use super::channel::{Channel, ChannelError};
 use super::deadline::Deadline;
 use super::descriptors::set_aside;
-use super::frame::PeerFrame;
+use super::frame::{FrameError, FrameLimits, PeerFrame};
 use crate::runtime::tls::SignalsBlocked;
 
 /// So much of what a peer writes to stderr is kept: its last words.
@@ -129,6 +129,16 @@ pub enum PeerError {
         /// The last that it wrote to stderr.
         said: String,
     },
+    /// It was ended because it announced more than is taken from it. Nothing of that was read.
+    #[error("process {pid} was ended: {why}{}", Said(said))]
+    TooMuch {
+        /// Its number.
+        pid: u32,
+        /// The sizes.
+        why: FrameError,
+        /// The last that it wrote to stderr.
+        said: String,
+    },
     /// It was ended because the system let this process neither send nor receive: that is no fault of the peer.
     #[error("process {pid} cannot be reached, and was ended: {why}")]
     System {
@@ -199,6 +209,11 @@ impl PeerProcess {
         Ok(Self { child, descriptor, channel, said, started, owner })
     }
 
+    /// From here on larger frames are not taken from it: it is ended when it announces one. To be called between two frames.
+    pub fn take_at_most(&mut self, limits: FrameLimits) {
+        self.channel.take_at_most(limits);
+    }
+
     /// Its number.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -223,7 +238,7 @@ impl PeerProcess {
         let Self { channel, said, .. } = self;
         let sent =
             channel.send_while(kind, id, body, bulk, &mut |stream, until| said.wait(stream, until, deadline));
-        sent.map_err(|error| self.end(error, deadline))
+        sent.map_err(|error| self.end(error, deadline, false))
     }
 
     /// Receives a frame.
@@ -233,7 +248,7 @@ impl PeerProcess {
     pub fn receive(&mut self, deadline: Deadline) -> Result<PeerFrame, PeerError> {
         let Self { channel, said, .. } = self;
         let received = channel.receive_while(&mut |stream, until| said.wait(stream, until, deadline));
-        received.map_err(|error| self.end(error, deadline))
+        received.map_err(|error| self.end(error, deadline, true))
     }
 
     /// A second handle of the channel. One may be for sending, the other for receiving.
@@ -262,7 +277,7 @@ impl PeerProcess {
     }
 
     /// Ends the peer, with which there was this error.
-    pub(crate) fn end(&mut self, error: ChannelError, deadline: Deadline) -> PeerError {
+    pub(crate) fn end(&mut self, error: ChannelError, deadline: Deadline, is_received: bool) -> PeerError {
         let pid = self.pid();
         match error {
             ChannelError::Closed => {
@@ -276,6 +291,10 @@ impl PeerProcess {
             ChannelError::System(error) => {
                 self.kill();
                 PeerError::System { pid, why: error.to_string() }
+            }
+            ChannelError::Frame(why @ FrameError::Size { .. }) if is_received => {
+                self.kill();
+                PeerError::TooMuch { pid, why, said: self.said.take() }
             }
             error @ ChannelError::Frame(_) => self.lied(error.to_string()),
         }
