@@ -128,7 +128,7 @@ impl Connection {
             Ok(()) => Ok(()),
             Err(ChannelError::Closed) => Err(self.wait_for_end()),
             Err(error) => {
-                let end = self.process.lock().end(error, deadline);
+                let end = self.process.lock().end(error, deadline, false);
                 self.finish(end);
                 Err(self.wait_for_end())
             }
@@ -157,7 +157,7 @@ impl Connection {
                 requests.open.remove(&id);
                 drop(requests);
                 let late = ChannelError::Late;
-                let end = self.process.lock().end(late, Deadline::after(limit.unwrap_or_default()));
+                let end = self.process.lock().end(late, Deadline::after(limit.unwrap_or_default()), true);
                 self.finish(end);
                 return Err(self.wait_for_end());
             }
@@ -241,7 +241,7 @@ impl Connection {
                         break self.process.lock().lied(why);
                     }
                 }
-                Err(error) => break self.process.lock().end(error, Deadline::never()),
+                Err(error) => break self.process.lock().end(error, Deadline::never(), true),
             }
         };
         self.finish(end);

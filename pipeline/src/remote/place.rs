@@ -230,7 +230,7 @@ fn greet(
         let stream: &UnixStream = channel.stream();
         send_descriptors(stream, [file.file().as_fd(), io::stdin().as_fd()])
     });
-    sent.map_err(|error| process.end(error, deadline))?;
+    sent.map_err(|error| process.end(error, deadline, false))?;
     let greeting = HostGreeting { protocol: PROTOCOL, parent: std::process::id() };
     let greeting = postcard::to_stdvec(&greeting).expect("a vector takes everything");
     process.send(HELLO, 0, (&greeting, &[]), deadline)?;

@@ -190,7 +190,8 @@ mod tests {
         let numbers: Vec<u64> = (0..3).map(|_| there.take().expect("there are many")).collect();
         assert!(here.adopt(numbers[2]) && here.adopt(numbers[0]));
         assert!(!here.adopt(numbers[2]), "it is alive");
-        (there.give_back(numbers[2]), here.give_back(numbers[2]));
+        there.give_back(numbers[2]);
+        here.give_back(numbers[2]);
         let again = there.take().expect("there are many");
         assert_ne!(again, numbers[2]);
         assert!(here.adopt(again));
