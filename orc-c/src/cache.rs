@@ -34,9 +34,12 @@ pub(crate) struct SharedCache {
     disk: Arc<DiskCache>,
 }
 
+/// The directory, and its cache as long as it is open.
+type Opened = (PathBuf, Weak<CompileCache>, Weak<DiskCache>);
+
 /// The cache in the directory. It is open as long as an LLJIT has it. One that cannot be used is told of once: a server has many LLJITs.
 pub(crate) fn open() -> Option<SharedCache> {
-    static OPEN: Mutex<Option<(PathBuf, Weak<CompileCache>, Weak<DiskCache>)>> = Mutex::new(None);
+    static OPEN: Mutex<Option<Opened>> = Mutex::new(None);
     static REFUSED: Once = Once::new();
     let directory = directory()?;
     let mut open = OPEN.lock();
