@@ -76,10 +76,9 @@ impl ImageCommandError {
 /// Compiles and links the files, and writes the image.
 pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
     let path = output(args)?;
-    let name = path.display().to_string();
     let stats = args.stats.then_some(ReportForm::Tables);
     record::begin_if_read(stats)?;
-    let observers = Observers::install(None, stats, false, &name)?;
+    let observers = Observers::install(None, stats, false, &path.display().to_string())?;
     let built = builder(args).and_then(|builder| {
         let base = builder.base_target().to_owned();
         let source = SourceOptions { optimize: args.optimize, with_lines: false, processor: Some(&base) };
@@ -105,8 +104,7 @@ fn write(builder: ImageBuilder, args: &ImageBuildArgs, path: &Path) -> Result<()
         EmitArg::Image => {
             let image = builder.build().map_err(failed)?;
             if image.unplaced() > 0 {
-                let cause = Unplaced(image.unplaced());
-                report::warning("the image has less than the traces list", &cause);
+                report::warning("the image has less than the traces list", &Unplaced(image.unplaced()));
             }
             return image.write(path).map_err(failed);
         }
@@ -131,8 +129,7 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
         None => Partition::new(args.partition, PARTS),
     };
     let threads = memory_limit::threads(args.jobs, &args.files, partition)?;
-    let order = trace(&args.order)?;
-    let only = trace(&args.only)?;
+    let (order, only) = (trace(&args.order)?, trace(&args.only)?);
     let mut jit = Jit::builder().optimization(args.optimize).partition(partition);
     jit = jit.threads(threads).process_symbols(process);
     // A module whose object is found has no assembly.
