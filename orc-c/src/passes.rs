@@ -17,7 +17,6 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use llvm_sys::core::LLVMGetGlobalParent;
 use llvm_sys::error::LLVMErrorRef;
@@ -40,11 +39,11 @@ fn is_on() -> bool {
     static IS_ON: OnceLock<bool> = OnceLock::new();
     let is_asked_for =
         || std::env::var_os(DEFER).is_some_and(|value| value == "1") && cache::directory().is_some();
-    *IS_ON.get_or_init(is_asked_for) && !HAS_COMMAND_LINE.load(Relaxed)
+    *IS_ON.get_or_init(is_asked_for) && !*HAS_COMMAND_LINE.lock()
 }
 
 /// Whether the client has set options of LLVM's command line. They change what passes do, and no key has them.
-static HAS_COMMAND_LINE: AtomicBool = AtomicBool::new(false);
+static HAS_COMMAND_LINE: Mutex<bool> = Mutex::new(false);
 
 /// An error of libLLVM's, or one of ours.
 #[repr(transparent)]
@@ -115,7 +114,7 @@ struct Wishes {
     has_others: bool,
 }
 
-/// Those of options that were made by our function and not disposed of. What was set in others is not known.
+/// Those of options that were made by our function and not disposed of. Others may have any values.
 static WISHES: Mutex<BTreeMap<usize, Wishes>> = Mutex::new(BTreeMap::new());
 
 fn wish(options: LLVMPassBuilderOptionsRef, change: impl FnOnce(&mut Wishes)) {
@@ -340,14 +339,14 @@ in_front! {
 
     fn LLVMLinkModules2(into: LLVMModuleRef, from: LLVMModuleRef) -> LLVMBool |own| {
         let own = own?;
-        // What the one was to go through is not for the other.
+        // The passes of the one are not for the other.
         settle(into).and_then(|()| settle(from))?;
         // SAFETY: the arguments are the client's, as it has passed them.
         Ok(unsafe { own(into, from) })
     }
 
     fn LLVMParseCommandLineOptions(count: c_int, arguments: *const *const c_char, overview: *const c_char) |own| {
-        HAS_COMMAND_LINE.store(true, Relaxed);
+        *HAS_COMMAND_LINE.lock() = true;
         // SAFETY: the arguments are the client's, as it has passed them.
         unsafe { own?(count, arguments, overview) };
         Ok(())
