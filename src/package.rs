@@ -278,24 +278,25 @@ impl Package {
         decide: impl FnOnce(&mut dyn FnMut(&mut Validation) -> Result<(), Rejection>) -> Result<(), Rejection>,
     ) -> Result<(), Rejection> {
         // The host's function runs without the lock, and so does the session.
-        let (foreign, replaced) = (self.foreign_definitions(unit), self.replaced_definition(unit));
+        for (container, definition, image) in self.replaced_definitions(unit) {
+            let reason = Rejection::Assumption { definition: definition.into(), image, here: None };
+            self.units.with(|validation, _| validation.reject(container, reason));
+        }
+        let foreign = self.foreign_definitions(unit);
         let here = |name: &str| foreign.get(name).copied();
-        let decided = decide(&mut |validation| {
-            if let Some((definition, image)) = replaced {
-                validation
-                    .reject(unit, Rejection::Assumption { definition: definition.into(), image, here: None });
-            }
-            validation.check(self.reader(), unit, &here)
-        });
+        let decided = decide(&mut |validation| validation.check(self.reader(), unit, &here));
         if decided.is_err() {
             self.tell();
         }
         decided
     }
 
-    /// A definition whose code a unit contains, and that the session has from elsewhere than from the image; or that was removed.
-    fn replaced_definition(&self, unit: u32) -> Option<(&str, UnitKey)> {
-        let dylib = self.dylib.upgrade()?;
+    /// Definitions whose code a unit contains, itself or by way of others, and that the session has from elsewhere than from the image, or that
+    /// were removed. Each with the unit that contains its code itself.
+    ///
+    /// Units that were found to be valid are no exception: their definitions may have been replaced since.
+    fn replaced_definitions(&self, unit: u32) -> Vec<(u32, &str, UnitKey)> {
+        let Some(dylib) = self.dylib.upgrade() else { return Vec::new() };
         let is_replaced = |name: &str, home: u32| {
             let (name, was_used) = (dylib.session().intern(name), self.stage(home) == Some(UnitStage::Used));
             let Some(provider) = dylib.unit_providing(&name) else { return was_used };
@@ -307,10 +308,18 @@ impl Package {
             };
             path.is_none_or(|path| *provider.as_str() != *path) && (was_used || !yields())
         };
-        let mut contained = Validation::contained_in(self.reader(), unit);
-        let found = contained
-            .find(|assumed| assumed.home.is_some_and(|home| home != unit && is_replaced(assumed.name, home)));
-        found.map(|assumed| (assumed.name, assumed.key))
+        let (mut replaced, mut visited, mut open) = (Vec::new(), HashSet::from([unit]), vec![unit]);
+        while let Some(unit) = open.pop() {
+            for assumed in Validation::contained_in(self.reader(), unit) {
+                let Some(home) = assumed.home.filter(|home| *home != unit) else { continue };
+                if is_replaced(assumed.name, home) {
+                    replaced.push((unit, assumed.name, assumed.key));
+                } else if visited.insert(home) {
+                    open.push(home);
+                }
+            }
+        }
+        replaced
     }
 
     /// The host's keys of definitions whose code a unit contains, and that the package has not got.

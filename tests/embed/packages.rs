@@ -195,6 +195,31 @@ fn copies_of_another_units_definitions_are_noted() {
     );
 }
 
+/// The one in the middle has code of a definition that the session has from elsewhere. The last one took the middle one's older code if it was asked for
+/// first, since nothing had looked at the middle one yet.
+#[test]
+fn a_unit_is_rejected_with_one_whose_code_it_contains_in_whichever_order_they_are_asked_for() {
+    let f0 = "define i64 @f0(i64 %x) { %y = add i64 %x, 1 ret i64 %y }";
+    let body = "i64 @f1(i64 %x) { %y = call i64 @f0(i64 %x) %z = mul i64 %y, 2 ret i64 %z }";
+    let f1 = format!("{} define {body}", f0.replace("define", "define available_externally"));
+    let calls = "define i64 @f2(i64 %x) { %y = call i64 @f1(i64 %x) %z = add i64 %y, 3 ret i64 %z }";
+    let f2 = format!("declare i64 @f0(i64) define available_externally {body} {calls}");
+    let sources = [("f0.ll", f0), ("f1.ll", &*f1), ("f2.ll", &*f2)];
+    let package = PackageOnDisk::of(&sources);
+    for order in [["f2", "f1"], ["f1", "f2"]] {
+        let jit = engine(1);
+        jit.add_ir_text("own.ll", &f0.replace(", 1", ", 100")).expect("the name is free");
+        let (options, told) = telling(with(&sources));
+        let image = package.load(&jit, options);
+        for name in order {
+            jit.lookup(name).expect("it is compiled");
+        }
+        assert_eq!(states(&image), "uRR", "{order:?}");
+        let told = told.lock();
+        assert!(told[0].contains("f1.ll is not used: it contains code of `f0`"), "{told:?}");
+    }
+}
+
 #[test]
 fn a_unit_that_is_rejected_and_has_no_source_fails_for_that_reason() {
     let package = PackageOnDisk::of(&[("first.ll", FIRST), ("second.ll", SECOND)]);
