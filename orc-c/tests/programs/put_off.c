@@ -230,6 +230,8 @@ int run(void) {
   run_again();
   handed_on();
   looked_at();
+  check(LLVMOrcDisposeLLJIT(jit));
+  jit = create();
   LLVMParseCommandLineOptions(1, (const char *[]){"put_off"}, NULL);
   added_with("with options of the command line", "commanded", "default<O2>", NULL, eager);
   LLVMDisposePassBuilderOptions(eager);
