@@ -18,18 +18,15 @@ impl Containing {
     /// Two reads of a number for each assumption.
     pub(super) fn of(reader: &ImageReader) -> Self {
         let count = reader.packed().len();
-        let (mut edges, mut foreign, mut behind) = (Vec::new(), Vec::new(), 0);
+        let (mut edges, mut foreign) = (Vec::new(), Vec::new());
         for unit in 0..count as u32 {
-            let rows = reader.assumptions_of(unit);
-            // Those of a damaged file may lie over each other.
-            for row in rows.start.max(behind)..rows.end {
+            for row in reader.assumptions_of(unit) {
                 match reader.home_of(row) {
                     Some(home) if (home as usize) < count => edges.push((home, unit)),
                     Some(_) => {}
                     None => foreign.push((unit, row)),
                 }
             }
-            behind = behind.max(rows.end);
         }
         let mut starts = vec![0; count + 1];
         edges.iter().for_each(|(home, _)| starts[*home as usize + 1] += 1);

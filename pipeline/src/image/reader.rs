@@ -1,7 +1,7 @@
 //! [`ImageReader`]: the header and the tables of a file.
 //!
-//! Opening checks the header, the checksum, where the tables lie, and the segments, which are few. All other numbers are checked where they
-//! are used: most images have more symbols than a run asks for.
+//! Opening checks the header, the checksum, where the tables lie, the segments, which are few, and which assumptions are each unit's. All
+//! other numbers are checked where they are used: most images have more symbols than a run asks for.
 
 use std::io;
 use std::ops::Range;
@@ -93,6 +93,7 @@ impl ImageReader {
         reader.check_regions()?;
         reader.segments = reader.read_segments(start)?;
         reader.check_layout()?;
+        reader.check_assumptions()?;
         Ok(reader)
     }
 

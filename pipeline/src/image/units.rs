@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::error::ImageError;
 use super::format::{ImageFlags, Region};
 use super::reader::ImageReader;
 use super::tables::TableRow;
@@ -85,8 +86,18 @@ impl ImageReader {
     pub(super) fn assumptions_of(&self, unit: u32) -> Range<usize> {
         let Some(row) = self.row(Region::Packed, unit as usize) else { return 0..0 };
         let (first, count) = (row.half(24) as usize, row.half(28) as usize);
-        let end = first.saturating_add(count).min(self.count(Region::Assumptions));
-        first.min(end)..end
+        first..first + count
+    }
+
+    /// Those of the units have to lie one behind the other, and to be all that there are: a unit without its assumptions would be valid.
+    pub(super) fn check_assumptions(&self) -> Result<(), ImageError> {
+        let end = self
+            .rows(Region::Packed)
+            .try_fold(0, |end, row| (row.half(24) as usize == end).then(|| end + row.half(28) as usize));
+        if end == Some(self.count(Region::Assumptions)) {
+            return Ok(());
+        }
+        Err(self.damaged("the assumptions of a unit are not those behind the assumptions of the unit before"))
     }
 
     /// The numbers of the sources of one unit: they are sorted by their units.

@@ -6,7 +6,7 @@
 //!   definitions that a unit has code of ─▶ their units, or the host's word ─┘
 //! ```
 //!
-//! **Holds.** A unit is valid only if every unit whose code it contains is valid. The answer for a unit never changes.
+//! **Holds.** A unit is valid only if every unit whose code it contains is valid. A rejection never changes.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -94,6 +94,8 @@ pub struct Validation {
     reasons: Vec<Rejection>,
     /// Those that were found to be valid.
     valid: UnitSet,
+    /// How often these were forgotten.
+    clearings: u64,
     /// Those that the latest answer depends on. The set stays for the sake of its memory.
     visited: UnitSet,
     /// Made when it is first asked for.
@@ -108,6 +110,7 @@ impl Validation {
             rejected: vec![0; units].into(),
             reasons: Vec::new(),
             valid: UnitSet::none_of(units),
+            clearings: 0,
             visited: UnitSet::none_of(units),
             containing: None,
         }
@@ -168,6 +171,15 @@ impl Validation {
     /// # Cost
     /// Linear in them, and in the units that were found to be valid.
     pub fn reject_all(&mut self, units: &[u32], reason: &Rejection) {
+        if self.note(units, reason) {
+            // Units that contain their code may have been found valid, and are not used yet.
+            self.valid.clear();
+            self.clearings += 1;
+        }
+    }
+
+    /// Notes one reason for all of the units that have none. Says whether there are such.
+    fn note(&mut self, units: &[u32], reason: &Rejection) -> bool {
         let (number, mut is_new) = (self.reasons.len() as u32 + 1, false);
         for unit in units {
             if let Some(rejected @ 0) = self.rejected.get_mut(*unit as usize) {
@@ -177,9 +189,8 @@ impl Validation {
         }
         if is_new {
             self.reasons.push(reason.clone());
-            // Units that contain their code may have been found valid, and are not used yet.
-            self.valid.clear();
         }
+        is_new
     }
 
     /// The units that contain code of `definition`, directly or by way of others, in the order of their numbers.
@@ -196,25 +207,30 @@ impl Validation {
         reader.assumptions_of(unit).filter_map(|row| reader.assumption(row))
     }
 
-    /// The definitions that are in no unit and that the answer for a unit depends on.
+    /// The definitions that are in no unit and that the answer for a unit depends on, as long as [`clearings`](Self::clearings) is the same: those
+    /// of units that were found to be valid are not among them.
     ///
     /// # Cost
     /// As [`check`](Self::check).
     pub fn foreign_of<'r>(&mut self, reader: &'r ImageReader, unit: u32) -> BTreeSet<&'r str> {
         self.visited.clear();
+        self.visited.insert(unit);
         let (mut names, mut open) = (BTreeSet::new(), vec![unit]);
         while let Some(unit) = open.pop() {
-            if !self.visited.insert(unit) {
-                continue;
-            }
             for row in self.enter(reader, unit).unwrap_or_default() {
                 match reader.home_of(row) {
-                    Some(home) => open.push(home),
+                    Some(home) if self.visited.insert(home) => open.push(home),
+                    Some(_) => {}
                     None => names.extend(reader.assumption(row).map(|assumed| assumed.name)),
                 }
             }
         }
         names
+    }
+
+    /// A number that changes whenever units that were found to be valid may be so no longer.
+    pub fn clearings(&self) -> u64 {
+        self.clearings
     }
 
     /// Whether a unit may be used. `here` gives the keys of definitions that are in no unit.
@@ -291,8 +307,9 @@ impl Validation {
             };
             if is_rejected || now != Some(image) {
                 let reason = Rejection::Assumption { definition: name.into(), image, here: now };
-                // All that led here contain code of the definition.
-                path.iter().for_each(|(unit, _)| self.reject(*unit, reason.clone()));
+                // All that led here contain code of the definition. None that is valid contains code of theirs.
+                let units: Vec<u32> = path.iter().map(|(unit, _)| *unit).collect();
+                self.note(&units, &reason);
                 return Err(reason);
             }
         }
@@ -367,4 +384,43 @@ fn place_of(path: &str, numbers: &VecDeque<usize>, known: &[KeyOfUnit<'_>]) -> O
 /// A source is known by this part of its path: the tree that it lies in may have moved.
 fn file_name(name: &str) -> &str {
     Path::new(name).file_name().and_then(|name| name.to_str()).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::SymbolTraits;
+    use super::super::link::BuiltSymbol;
+    use super::super::package::{BuiltUnit, package};
+    use super::*;
+    use crate::arch::ProcessorLevel;
+
+    /// A package of units `f0`, `f1` and so on. Each of the first four contains code of the one before, and the first one of the host's.
+    fn reader(units: u32) -> ImageReader {
+        let built = (0..units).map(|number| {
+            let mut unit = BuiltUnit::default();
+            (unit.name, unit.image) = (format!("f{number}").into(), vec![0; 16]);
+            let traits = SymbolTraits::GLOBAL;
+            unit.symbols =
+                vec![BuiltSymbol { name: unit.name.clone(), unit: 0, traits, size_bytes: 1, address: 0 }];
+            match number {
+                0 => unit.assume("host", [9; 32]),
+                1..4 => unit.assume(format!("f{}", number - 1), [9; 32]),
+                _ => {}
+            }
+            unit
+        });
+        let bytes = package(built.collect(), &ProcessorLevel::V1.into()).to_bytes();
+        ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole")
+    }
+
+    #[test]
+    fn a_path_is_rejected_for_one_reason_and_what_is_valid_stays_so() {
+        let reader = reader(5);
+        let mut validation = Validation::new(&reader);
+        assert!(validation.check(&reader, 4, &|_| None).is_ok());
+        assert!(validation.check(&reader, 3, &|_| None).is_err());
+        assert_eq!(validation.rejected().count(), 4);
+        assert_eq!(validation.reasons.len(), 1);
+        assert!(validation.valid.contains(4));
+    }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use uruk_core::SymbolFlags;
 use uruk_pipeline::arch::ProcessorLevel;
 use uruk_pipeline::image::{
-    BuiltUnit, ImageReader, Rejection, SourceMatch, UnitKey, Validation, link_image, package,
+    BuiltUnit, ImageReader, Rejection, SourceMatch, UnitKey, Validation, link_image, package, seal,
 };
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -22,6 +22,10 @@ fn reader_of(
     path: impl Fn(usize) -> String,
     assumes: impl Fn(usize) -> Vec<String>,
 ) -> ImageReader {
+    ImageReader::of_bytes(Path::new("test.uim"), &bytes_of(units, path, assumes)).expect("it is whole")
+}
+
+fn bytes_of(units: usize, path: impl Fn(usize) -> String, assumes: impl Fn(usize) -> Vec<String>) -> Vec<u8> {
     let built = (0..units).map(|number| {
         let name = format!("f{number}");
         let object = compile(CC, "c", &format!("int {name}(void) {{ return {number}; }}"), &["-fPIC", "-O1"]);
@@ -33,8 +37,7 @@ fn reader_of(
         assumes(number).into_iter().for_each(|definition| unit.assume(definition, [9; 32]));
         unit
     });
-    let bytes = package(built.collect(), &ProcessorLevel::V1.into()).to_bytes();
-    ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole")
+    package(built.collect(), &ProcessorLevel::V1.into()).to_bytes()
 }
 
 fn key(number: usize) -> UnitKey {
@@ -118,6 +121,39 @@ fn a_file_says_which_unit_has_each_definition_that_units_contain_code_of() {
     assert_eq!((of(0), of(1), of(2), of(3)), (vec![], vec![], vec!["f0", "f1", "host"], vec![]));
     let mut validation = Validation::new(&reader);
     assert_eq!(validation.foreign_of(&reader, 2).into_iter().collect::<Vec<_>>(), ["host"]);
+}
+
+/// A unit whose assumptions were not there counted as one that has none, and was valid.
+#[test]
+fn a_package_whose_units_have_other_assumptions_than_those_in_turn_is_damaged() {
+    let assumes = |number| match number {
+        1 => vec!["f0".to_owned(), "host".to_owned()],
+        2 => vec!["f1".to_owned()],
+        _ => vec![],
+    };
+    let bytes = bytes_of(3, |number| format!("f{number}"), assumes);
+    let reader = ImageReader::of_bytes(Path::new("test.uim"), &bytes).expect("it is whole");
+    let packed: Vec<_> = reader.packed().map(|unit| (unit.offset, unit.length)).collect();
+    let read_with = |unit: usize, range: [u32; 2]| {
+        let (offset, length) = packed[unit];
+        let place = [offset.to_le_bytes(), length.to_le_bytes()].concat();
+        let at = bytes.windows(16).position(|bytes| *bytes == place).expect("there is a row") + 16;
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&range.map(u32::to_le_bytes).concat());
+        seal(&mut bytes);
+        ImageReader::of_bytes(Path::new("test.uim"), &bytes).map_err(|error| error.to_string())
+    };
+    assert!(
+        [(0, [0, 0]), (1, [0, 2]), (2, [2, 1])].iter().all(|(unit, range)| read_with(*unit, *range).is_ok())
+    );
+    let beyond = [(1, [9, 2]), (1, [u32::MAX, 2]), (2, [u32::MAX, u32::MAX])];
+    let too_many = [(2, [2, 2]), (2, [2, u32::MAX]), (0, [0, 1])];
+    let over_each_other = [(2, [1, 2]), (2, [0, 1]), (1, [0, 3])];
+    let too_few = [(2, [2, 0]), (1, [0, 1]), (1, [1, 1])];
+    for (unit, range) in [beyond, too_many, over_each_other, too_few].concat() {
+        let error = read_with(unit, range).expect_err("the numbers are wrong");
+        assert!(error.contains("assumptions"), "unit {unit}, {range:?}: {error}");
+    }
 }
 
 /// A unit that cannot be used is asked about again and again, and none of the answers changes another.
