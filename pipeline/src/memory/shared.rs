@@ -212,9 +212,10 @@ impl SharedPool {
         Some(SharedPiece { kind: request.kind, range, content_bytes: request.content_bytes, is_fresh })
     }
 
-    /// Code and constants that were used before are zeroed. Data was when it was given back.
+    /// Code and constants that were used before are zeroed. Data was when it was given back. A child of a fork leaves the memory of its parent's
+    /// executor as it is.
     fn prepare(&self, piece: &SharedPiece) {
-        if !piece.is_fresh && piece.kind.near() != SegmentKind::Data {
+        if self.owner == Process::current() && !piece.is_fresh && piece.kind.near() != SegmentKind::Data {
             mapping::zero(self.view.0 + piece.range.start, piece.range.len());
         }
     }

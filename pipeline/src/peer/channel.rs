@@ -58,7 +58,7 @@ impl Channel {
     }
 
     /// From here on larger frames are not taken from the other side. To be called between two of them.
-    pub(super) fn take_at_most(&mut self, limits: FrameLimits) {
+    pub(crate) fn take_at_most(&mut self, limits: FrameLimits) {
         self.reader = FrameReader::new(limits);
     }
 

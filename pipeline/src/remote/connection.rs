@@ -25,7 +25,7 @@ use crate::code_ranges::CodeRanges;
 use crate::debug::{NamedCode, SymbolAt, symbol_in};
 use crate::executor::TlsReservation;
 use crate::memory::FinalizedAlloc;
-use crate::peer::{Channel, ChannelError, Deadline, PeerError, PeerFrame, PeerProcess};
+use crate::peer::{Channel, ChannelError, Deadline, FrameLimits, PeerError, PeerFrame, PeerProcess};
 use crate::runtime::tls::SignalsBlocked;
 
 /// How long the host waits for code that goes when it ends the executor, and how long for the end itself to be found.
@@ -68,7 +68,8 @@ pub(super) struct RetiringCode {
 impl Connection {
     /// A connection to a `process` that has said that it is ready. Its messages are read by a thread that lives as long as the process.
     pub(super) fn new(process: PeerProcess, limit: Duration) -> std::io::Result<Arc<Self>> {
-        let (sending, receiving) = (process.second_channel()?, process.second_channel()?);
+        let (sending, mut receiving) = (process.second_channel()?, process.second_channel()?);
+        receiving.take_at_most(FrameLimits { bulk_bytes: 0, ..FrameLimits::default() });
         let ended = process.end_descriptor();
         let connection = Arc::new(Self {
             process: Mutex::new(process),
@@ -98,6 +99,10 @@ impl Connection {
         body: &impl Serialize,
         limit: Option<Duration>,
     ) -> Result<PeerFrame, RemoteError> {
+        // A child of a fork may have got a locked lock.
+        if std::process::id() != self.owner {
+            return Err(RemoteError::Forked);
+        }
         let id = {
             let mut requests = self.requests.lock();
             if let Some(end) = &requests.end {
@@ -126,13 +131,22 @@ impl Connection {
         let sent = self.sending.lock().send_while(kind, id, &body, &[], &mut wait);
         match sent {
             Ok(()) => Ok(()),
-            Err(ChannelError::Closed) => Err(self.wait_for_end()),
-            Err(error) => {
-                let end = self.process.lock().end(error, deadline, false);
-                self.finish(end);
+            Err(ChannelError::Closed) => {
+                // Only the reader knows what it said last. An executor that has closed one direction alone does not end by itself.
+                self.process.lock().reap();
                 Err(self.wait_for_end())
             }
+            Err(error) => Err(self.end(|process| process.end(error, deadline, false))),
         }
+    }
+
+    /// Ends the executor. The reader, which finds that it has gone, waits for the process, so it finds the reason too.
+    fn end(&self, end: impl FnOnce(&mut PeerProcess) -> PeerError) -> RemoteError {
+        let mut process = self.process.lock();
+        let end = end(&mut process);
+        self.finish(end);
+        drop(process);
+        self.wait_for_end()
     }
 
     fn wait_for(&self, id: u32, limit: Option<Duration>) -> Result<PeerFrame, RemoteError> {
@@ -156,10 +170,8 @@ impl Connection {
             if left.is_zero() {
                 requests.open.remove(&id);
                 drop(requests);
-                let late = ChannelError::Late;
-                let end = self.process.lock().end(late, Deadline::after(limit.unwrap_or_default()), true);
-                self.finish(end);
-                return Err(self.wait_for_end());
+                let deadline = Deadline::after(limit.unwrap_or_default());
+                return Err(self.end(|process| process.end(ChannelError::Late, deadline, true)));
             }
             requests = self.answered.wait_timeout(requests, left).0;
         }
@@ -178,8 +190,11 @@ impl Connection {
 
     /// Has the executor forget code. Its memory is used again when that is done.
     pub(super) fn retire(&self, number: u32, code: RetiringCode) {
+        if std::process::id() != self.owner {
+            return drop(code);
+        }
         let mut requests = self.requests.lock();
-        if requests.end.is_some() || std::process::id() != self.owner {
+        if requests.end.is_some() {
             drop(requests);
             return drop(code);
         }
@@ -194,6 +209,9 @@ impl Connection {
     }
 
     pub(super) fn remove_names(&self, names: &Arc<NamedCode>) {
+        if std::process::id() != self.owner {
+            return;
+        }
         self.names.lock().remove(&names.ranges, |known| Arc::ptr_eq(known, names));
     }
 
@@ -219,16 +237,22 @@ impl Connection {
         }
         let is_over = requests.end.is_some();
         drop(requests);
-        if !is_over && self.send(END, 0, &()).is_ok() {
-            self.process.lock().reap();
+        if is_over || self.send(END, 0, &()).is_err() {
+            return;
         }
+        // Handlers of the program run now.
+        let mut requests = self.requests.lock();
+        while requests.end.is_none() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            requests = self.answered.wait_timeout(requests, left).0;
+        }
+        drop(requests);
+        self.process.lock().reap();
     }
 
     /// Ends the executor, which sent what makes no sense.
     pub(super) fn lied(&self, why: String) -> RemoteError {
-        let end = self.process.lock().lied(why);
-        self.finish(end);
-        self.wait_for_end()
+        self.end(|process| process.lied(why))
     }
 
     /// Takes messages until there is an end.
