@@ -414,9 +414,11 @@ fn a_job_whose_helper_is_killed_from_outside_is_done_by_another() {
     let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
     for (fault, is_done) in [("kill", true), ("segv", false)] {
         let marker = std::env::temp_dir().join(format!("uruk-{fault}-{}", std::process::id()));
+        // Another process of this number may have been interrupted.
+        _ = std::fs::remove_dir(&marker);
         let program = std::env::current_exe().expect("a program");
-        let run = format!("exec {} --exact helper --nocapture as-helper", program.display());
-        let script = format!("mkdir {} 2>/dev/null && {run} fault={fault}@4:bad; {run}", marker.display());
+        let run = format!("exec '{}' --exact helper --nocapture as-helper", program.display());
+        let script = format!("mkdir '{}' 2>/dev/null && {run} fault={fault}@4:bad; {run}", marker.display());
         let helpers = Helpers::new("/bin/sh").argument("-c").argument(script).count(1);
         let pool = Arc::new(HelperPool::new(helpers, helper_build()));
         let compiler = compiler.clone().with_helpers(pool.clone()).expect("no hooks");

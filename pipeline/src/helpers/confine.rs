@@ -63,14 +63,18 @@ const FREE: [c_long; 32] = [
 ];
 
 /// Questions that fail, as they do where there is no such file: libraries ask them and go on.
-const REFUSED: [c_long; 8] = [
+const REFUSED: [c_long; 12] = [
     libc::SYS_faccessat,
+    libc::SYS_faccessat2,
     libc::SYS_fcntl,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_getdents64,
     libc::SYS_ioctl,
     libc::SYS_lseek,
     libc::SYS_newfstatat,
     libc::SYS_readlinkat,
+    libc::SYS_statfs,
     libc::SYS_statx,
 ];
 

@@ -179,6 +179,7 @@ impl HelperPool {
             match &asked {
                 Asked::Answered { is_fit, .. } => {
                     state.backoff.note_success();
+                    state.quarantine.clear_of_doubt(key);
                     state.stats.answered += 1;
                     state.stats.recycled += u64::from(!is_fit);
                     was_let_go = !is_fit;

@@ -34,6 +34,14 @@ impl Quarantine {
         }
     }
 
+    /// A job was done. If it was only suspected, it is no longer.
+    pub(super) fn clear_of_doubt(&mut self, key: &[u8; 32]) {
+        if matches!(self.known.get(key), Some(None)) {
+            self.known.remove(key);
+            self.order.retain(|known| known != key);
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.known.values().flatten().count()
     }
@@ -66,6 +74,12 @@ mod tests {
         assert!(quarantine.of(&key).is_none() && quarantine.len() == 0);
         quarantine.add(key, &error, false);
         assert!(quarantine.of(&key).is_some() && quarantine.len() == 1);
+        quarantine.clear_of_doubt(&key);
+        assert!(quarantine.of(&key).is_some(), "that is no doubt");
+        quarantine.add([3; 32], &error, false);
+        quarantine.clear_of_doubt(&[3; 32]);
+        quarantine.add([3; 32], &error, false);
+        assert!(quarantine.of(&[3; 32]).is_none());
         quarantine.add([2; 32], &error, true);
         assert!(quarantine.of(&[2; 32]).is_some());
     }

@@ -39,10 +39,10 @@ impl LinkGraph<'_> {
                 // Where that is not known, an entry of a table refers to the symbol itself.
                 let into =
                     self.arch.points_into(edge.kind, edge.addend, role == SectionRole::Code).unwrap_or(0);
-                if let Some(symbols) = places.get(&(block, offset.wrapping_add_signed(into))) {
-                    taken.extend(
-                        symbols.iter().map(|symbol| self.text(self.symbols[symbol.index()].name).into()),
-                    );
+                // An entry of a table of distances has its own place in its addend: its target alone tells the function.
+                for place in [offset, offset.wrapping_add_signed(into)] {
+                    let symbols = places.get(&(block, place)).into_iter().flatten();
+                    taken.extend(symbols.map(|symbol| self.text(self.symbols[symbol.index()].name).into()));
                 }
             }
         }
