@@ -99,7 +99,12 @@ mod llvm {
                     // A library may define ORC's interface on its own, and nothing here calls it.
                     && !name.starts_with("LLVMOrc")
                 {
-                    write_stub(&mut stubs, name.split('@').next().unwrap_or(name));
+                    let name = name.split('@').next().unwrap_or(name);
+                    let linkage = match IN_FRONT.iter().any(|start| name.starts_with(start)) {
+                        true => ".weak",
+                        false => ".hidden",
+                    };
+                    write_stub(&mut stubs, name, linkage);
                 }
             }
         }
@@ -118,14 +123,25 @@ mod llvm {
         Path::new(files.split_whitespace().next()?).canonicalize().ok()
     }
 
+    /// So begin the names of functions that a library may define in front of libLLVM. Its own count then, and others see them.
+    const IN_FRONT: [&str; 7] = [
+        "LLVMCreatePassBuilderOptions",
+        "LLVMDisposePassBuilderOptions",
+        "LLVMLinkModules2",
+        "LLVMParseCommandLineOptions",
+        "LLVMPassBuilderOptions",
+        "LLVMRunPasses",
+        "LLVMTargetMachineEmitTo",
+    ];
+
     /// A jump to where the slot says, which is to the next instruction at first. Linkers leave out functions without callers.
-    fn write_stub(text: &mut String, name: &str) {
+    fn write_stub(text: &mut String, name: &str, linkage: &str) {
         let written = write!(
             text,
             ".pushsection .data.uruk_llvm.{name},\"aw\",@progbits\n.p2align 3\n\
              .Luruk_slot_{name}: .quad .Luruk_bind_{name}\n.asciz \"{name}\"\n.popsection\n\
              .pushsection .text.uruk_llvm.{name},\"ax\",@progbits\n.p2align 4\n\
-             .globl {name}\n.hidden {name}\n.type {name},@function\n{name}:\n.cfi_startproc\n\
+             .globl {name}\n{linkage} {name}\n.type {name},@function\n{name}:\n.cfi_startproc\n\
              jmpq *.Luruk_slot_{name}(%rip)\n\
              .Luruk_bind_{name}:\nleaq .Luruk_slot_{name}(%rip), %r11\njmp uruk_llvm_bind\n\
              .cfi_endproc\n.size {name}, .-{name}\n.popsection\n",

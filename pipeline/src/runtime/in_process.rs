@@ -1,6 +1,6 @@
 //! [`InProcessExecutor`]: this process as the place where code runs.
 //!
-//! Everything that the publication of code does to the process is in [`publish_here`] below, and `InProcess` takes it back.
+//! Everything that the publication of code does to the process is in `publish_here` below, and `InProcess` takes it back.
 
 use std::fmt;
 
