@@ -235,21 +235,6 @@ fn functions_of_images_are_redefined_before_and_after_they_got_better() {
     }
 }
 
-/// The image's code uses its own copy of such a variable, and the session may have kept another one.
-#[test]
-fn a_function_whose_source_has_a_variable_that_others_may_define_keeps_its_body() {
-    let source = "
-        @n = linkonce_odr global i64 0
-        define i64 @next(i64 %x) { %n = atomicrmw add ptr @n, i64 1 monotonic %z = add i64 %x, 1 ret i64 %z }";
-    let sources = [("next.ll", source)];
-    let package = package(&sources);
-    let jit = tiered();
-    let image = package.load(&jit, with(&sources));
-    let next = next_of(&jit);
-    call_until(&next, || image.body("next") != Some(ImageBody::OfImage));
-    assert!(not_improvable(&image, "next").contains("`n`, which others may define too"));
-}
-
 /// The better body uses the image's variable: who holds the function holds both.
 #[test]
 fn handles_hold_the_image_behind_a_better_body_and_removal_takes_all() {

@@ -96,9 +96,6 @@ pub enum BesideImageError {
     /// The source has no such function that can be compiled alone.
     #[error("its source has no function of that name that can be compiled by itself")]
     NoFunction,
-    /// Another file may define one of its variables too, and the session may have kept that one.
-    #[error("its source has the variable `{0}`, which others may define too")]
-    SharedVariable(Box<str>),
     /// The module has to be compiled as a whole.
     #[error("its source has to be compiled as a whole")]
     Whole,
@@ -178,11 +175,7 @@ impl ImageBodies {
             let BetterCompiler { compiler, layer, verifies, .. } = &self.compiler;
             let with = |compiler| FunctionCompiler::beside_image(compiler, *verifies);
             let module = LazyModule::read_for(bitcode, compiler, layer.clone(), None, with)?;
-            let module = module.ok_or(BesideImageError::Whole)?;
-            match shared_variable(&module) {
-                Some(variable) => Err(BesideImageError::SharedVariable(variable)),
-                None => Ok(module),
-            }
+            module.ok_or(BesideImageError::Whole)
         };
         read().map_err(shared_error)
     }
@@ -230,16 +223,6 @@ fn functions_of(module: &LazyModule) -> impl Iterator<Item = (u32, &OutlinedValu
     (0..)
         .zip(&outline.values)
         .filter(|(number, value)| value.kind == ValuePart::OnCall && !outline.compiled_once.contains(number))
-}
-
-/// A variable that is written, and of which the image's code uses its own and the session may have another.
-fn shared_variable(module: &LazyModule) -> Option<Box<str>> {
-    let may_be_another = symbol_bits::WEAK | symbol_bits::LINKONCE | symbol_bits::COMMON;
-    let is_shared = |value: &&OutlinedValue| {
-        let is_written = value.bits & (symbol_bits::CALLABLE | symbol_bits::NEVER_WRITTEN) == 0;
-        value.kind == ValuePart::InData && is_written && value.bits & may_be_another != 0
-    };
-    Some(module.outline().values.iter().find(is_shared)?.name.clone())
 }
 
 fn variables_of(module: &LazyModule, dylib: &JitDylib) -> Vec<LocalVariable> {
