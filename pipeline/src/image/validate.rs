@@ -94,8 +94,6 @@ pub struct Validation {
     reasons: Vec<Rejection>,
     /// Those that were found to be valid.
     valid: UnitSet,
-    /// How often these were forgotten.
-    clearings: u64,
     /// Those that the latest answer depends on. The set stays for the sake of its memory.
     visited: UnitSet,
     /// Made when it is first asked for.
@@ -110,7 +108,6 @@ impl Validation {
             rejected: vec![0; units].into(),
             reasons: Vec::new(),
             valid: UnitSet::none_of(units),
-            clearings: 0,
             visited: UnitSet::none_of(units),
             containing: None,
         }
@@ -174,7 +171,6 @@ impl Validation {
         if self.note(units, reason) {
             // Units that contain their code may have been found valid, and are not used yet.
             self.valid.clear();
-            self.clearings += 1;
         }
     }
 
@@ -207,8 +203,8 @@ impl Validation {
         reader.assumptions_of(unit).filter_map(|row| reader.assumption(row))
     }
 
-    /// The definitions that are in no unit and that the answer for a unit depends on, as long as [`clearings`](Self::clearings) is the same: those
-    /// of units that were found to be valid are not among them.
+    /// The definitions that are in no unit and that the answer for a unit depends on. Those of units that were found to be
+    /// valid are not among them.
     ///
     /// # Cost
     /// As [`check`](Self::check).
@@ -226,11 +222,6 @@ impl Validation {
             }
         }
         names
-    }
-
-    /// A number that changes whenever units that were found to be valid may be so no longer.
-    pub fn clearings(&self) -> u64 {
-        self.clearings
     }
 
     /// Whether a unit may be used. `here` gives the keys of definitions that are in no unit.

@@ -17,7 +17,7 @@ use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcseta
 /// Control-D as a character.
 const CONTROL_D: char = '\u{4}';
 
-/// What control-D has become that was typed while the terminal gave lines.
+/// A control-D that was typed while the terminal gave lines, as a character.
 const END: char = '\0';
 
 /// Lines that were typed and not done yet.
