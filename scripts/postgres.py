@@ -9,7 +9,8 @@ EXPLAIN ANALYZE tells them; a small library makes the servers' clock count that.
     scripts/postgres.py build              the server, the library, a database
     scripts/postgres.py measure            the table of queries, transactions a second, memory
     scripts/postgres.py measure --rounds 9 --queries short,report
-    scripts/postgres.py regress            the regression suite: with jit=off, then twice with Uruk; results must be the same
+    scripts/postgres.py regress            the regression suite: with jit=off, then twice with kept code, and twice with passes put off too; results
+                                           must be the same
     scripts/postgres.py regress --tests test_setup,select,case
     scripts/postgres.py                    all of these
 
@@ -294,19 +295,22 @@ def beside(figures):
 
 def regress(args):
     tree = source() / "src" / "test" / "regress"
-    with databases(args.user, ["uruk"]) as folder:
-        environment = uruk_environment(folder, "code", args.user) | {"URUK_ORC_REPORT": "1"}
-        with serving("uruk", folder / "uruk", args.user, [library()], environment) as server:
-            tests = args.tests.split(",") if args.tests else [f"--schedule={tree / 'parallel_schedule'}"]
+    tests = args.tests.split(",") if args.tests else [f"--schedule={tree / 'parallel_schedule'}"]
+    with databases(args.user, ["plain", "uruk", "defer"]) as folder:
+        with serving("plain", folder / "plain", args.user, [], {}) as server:
             off = suite(tree, folder, server, "off", tests, {"jit": "off"})
-            for label in ("cold", "warm"):
-                before = len(reports(server))
-                on = suite(tree, folder, server, label, tests, JIT)
-                tell_of_cache(label, reports(server)[before:], folder / "code")
-                other = [test for test in sorted(off) if on.get(test) != off[test]]
-                print(f"{label} cache: {len(off)} tests, {len(other)} with another result than jit=off: {' '.join(other) or 'none'}")
-                if other and not args.keep_going:
-                    raise Failure("the results differ")
+        for label, more in ("uruk", {}), ("defer", {"URUK_ORC_DEFER": "1"}):
+            environment = uruk_environment(folder, f"code-{label}", args.user) | {"URUK_ORC_REPORT": "1"} | more
+            with serving(label, folder / label, args.user, [library()], environment) as server:
+                for state in ("cold", "warm"):
+                    before = len(reports(server))
+                    on = suite(tree, folder, server, f"{label}-{state}", tests, JIT)
+                    tell_of_cache(f"{label}, {state}", reports(server)[before:], folder / f"code-{label}")
+                    other = [test for test in sorted(off) if on.get(test) != off[test]]
+                    print(f"{label}, {state} cache: {len(off)} tests, {len(other)} with another result than jit=off: {' '.join(other) or 'none'}")
+                    sys.stdout.flush()
+                    if other and not args.keep_going:
+                        raise Failure("the results differ")
 
 
 def reports(server):

@@ -19,6 +19,7 @@ use crate::callbacks::Data;
 use crate::dylib;
 use crate::errors::Problem;
 use crate::handles::{self, Handle, Handled};
+use crate::memory::{ClientMemory, EngineMemory};
 use crate::names;
 use crate::target::MachineBuilder;
 use crate::transforms::{ClientIrLayer, ClientObjectLayer, Transforms};
@@ -32,6 +33,7 @@ pub(crate) struct Engine {
     jit: Mutex<Option<Arc<Jit>>>,
     session: ExecutionSession,
     pub(crate) target: JitTargetMachineBuilder,
+    memory: Arc<EngineMemory>,
     pub(crate) ir: Arc<dyn IrLayer>,
     /// In front of the linker.
     pub(crate) objects: Arc<dyn ObjectLayer>,
@@ -81,8 +83,8 @@ pub(crate) struct Linking {
     pub(crate) engine: Arc<Engine>,
     /// The engine's own: it is not the client's to dispose of.
     pub(crate) is_part: bool,
-    /// A wish of the client's that no layer of ours fulfils.
-    pub(crate) not_served: Option<&'static str>,
+    /// Where the client wants the code of an LLJIT that is made with this layer.
+    pub(crate) memory: Option<Arc<ClientMemory>>,
 }
 
 impl Handled for Linking {
@@ -90,23 +92,31 @@ impl Handled for Linking {
 }
 
 impl Linking {
+    /// # Errors
+    /// The layer has a memory manager of its own. All layers of an engine are one linker, which has one.
     pub(crate) fn linker(&self) -> Result<Arc<ObjectLinkingLayer>, Problem> {
+        if self.memory.is_some() {
+            return Err(Problem::new(
+                "the layer has a memory manager, and was not made by an LLJIT's creator of layers",
+            ));
+        }
         Ok(self.engine.jit()?.object_layer().clone())
     }
 
     /// A layer that the client has created.
-    pub(crate) fn give(session: Handle, not_served: Option<&'static str>) -> Result<Handle, Problem> {
+    pub(crate) fn give(session: Handle, memory: Option<ClientMemory>) -> Result<Handle, Problem> {
         let engine = handles::get::<Session>(session)?.0.clone();
-        Ok(handles::give(Self { engine, is_part: false, not_served }))
+        Ok(handles::give(Self { engine, is_part: false, memory: memory.map(Arc::new) }))
     }
 }
 
-fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter) -> JitBuilder {
+fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter, memory: Arc<EngineMemory>) -> JitBuilder {
     let reporter = reporter.clone();
     Jit::builder()
         // Units and generators of the client run on its thread.
         .threads(0)
         .target(target.clone())
+        .memory(memory)
         .pipeline(OptimizationPipeline::none())
         // ORC does not verify modules either.
         .verify_ir(false)
@@ -120,7 +130,8 @@ impl Engine {
     fn new(target: JitTargetMachineBuilder) -> Result<Arc<Self>, Problem> {
         let reporter = Reporter::default();
         let cache = cache::open();
-        let mut builder = builder(&target, &reporter);
+        let memory = Arc::new(EngineMemory::new()?);
+        let mut builder = builder(&target, &reporter, memory.clone());
         if let Some(cache) = &cache {
             builder = builder.cache(cache.options());
         }
@@ -140,6 +151,7 @@ impl Engine {
             jit,
             session,
             target,
+            memory,
             ir,
             objects,
             transforms,
@@ -154,7 +166,7 @@ impl Engine {
             pool: handles::give(Pool(engine.clone())),
             ir_transform: handles::give(IrTransform(engine.clone())),
             object_transform: handles::give(ObjectTransform(engine.clone())),
-            linking: handles::give(Linking { engine: engine.clone(), is_part: true, not_served: None }),
+            linking: handles::give(Linking { engine: engine.clone(), is_part: true, memory: None }),
         });
         ENGINES.lock().push(engine.clone());
         Ok(engine)
@@ -250,14 +262,14 @@ fn create(builder: Handle) -> Result<Handle, Problem> {
     Ok(handles::give(Lljit(engine)))
 }
 
-/// Asks the client for a layer. All layers link with our linker, so what counts is whether the client wants anything else of it.
+/// Asks the client for a layer. All layers link with our linker, so what counts is where the code is to lie.
 fn use_layer(engine: &Arc<Engine>, create: CreateLayer, data: Data) -> Result<(), Problem> {
     let (session, triple) = (engine.session_handle()?, engine.triple.clone());
     // SAFETY: the client has given the function for that, with its data; the handle and the string live for the call.
     let layer = unsafe { create(data.0, session, triple.as_ptr()) };
     let layer = handles::take::<Linking>(layer)?;
-    match layer.not_served {
-        Some(what) => Err(Problem::new(format_args!("{what} is not served by liburuk_orc"))),
+    match &layer.memory {
+        Some(memory) => engine.memory.use_clients(memory.clone()),
         None => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ mod handles;
 mod layers;
 mod lazy;
 mod lookups;
+mod memory;
 mod module;
 mod modules;
 mod names;

@@ -14,10 +14,15 @@ use uruk::pipeline::debug::{self, PerfFormat};
 use uruk::pipeline::object::{ObjectBuffer, ObjectLayer, ObjectMaterializationUnit};
 
 use crate::boundary::{Out, Text};
+use crate::callbacks::Data;
 use crate::dylibs::{self, Tracker};
 use crate::engine::{Engine, Linking, Lljit};
 use crate::errors::Problem;
 use crate::handles::{self, Handle, Handled};
+use crate::memory::{
+    AllocateCode, AllocateData, ClientMemory, CreateContext, DestroyContext, FinalizeMemory,
+    NotifyTerminating,
+};
 use crate::owned::MemoryBuffer;
 use crate::responsibility::Responsibility;
 
@@ -121,18 +126,28 @@ interface! {
         Linking::give(session, None)
     }
 
-    /// An LLJIT with this layer is refused: its code would not lie in the client's memory.
+    /// The code of an LLJIT that is made with this layer lies in the client's memory.
     fn LLVMOrcCreateRTDyldObjectLinkingLayerWithMCJITMemoryManagerLikeCallbacks(
         session: Handle,
-        _data: *mut c_void,
-        _create: *mut c_void,
-        _end: *mut c_void,
-        _code: *mut c_void,
-        _variables: *mut c_void,
-        _finalize: *mut c_void,
-        _destroy: *mut c_void,
+        data: *mut c_void,
+        create: Option<CreateContext>,
+        end: Option<NotifyTerminating>,
+        code: Option<AllocateCode>,
+        variables: Option<AllocateData>,
+        finalize: Option<FinalizeMemory>,
+        destroy: Option<DestroyContext>,
     ) -> Handle {
-        Linking::give(session, Some("a memory manager of callbacks"))
+        let null = || Problem::new("a function of the memory manager is null");
+        let memory = ClientMemory {
+            data: Data(data),
+            create: create.ok_or_else(null)?,
+            end: end.ok_or_else(null)?,
+            code: code.ok_or_else(null)?,
+            variables: variables.ok_or_else(null)?,
+            finalize: finalize.ok_or_else(null)?,
+            destroy: destroy.ok_or_else(null)?,
+        };
+        Linking::give(session, Some(memory))
     }
 
     /// Serves the two listeners that libLLVM has: gdb and perf know the code of the whole process then. Others are C++ objects.

@@ -277,6 +277,11 @@ fn modules_and_objects_pass_the_clients_layers() {
 }
 
 #[test]
+fn linked_code_lies_in_the_memory_that_the_client_hands_out() {
+    expect("memory.c");
+}
+
+#[test]
 fn a_callback_may_be_left_by_a_jump() {
     expect("jumps.c");
 }

@@ -9,7 +9,7 @@
 // prints: module with 1 symbols
 // prints: lazy 6, then 6
 // prints: refused: LLVMOrcLLJITLookup: `broken` (dylib `main`, unit `test`) failed: no
-// prints: refused: LLVMOrcCreateLLJIT: a memory manager of callbacks is not served by liburuk_orc
+// prints: refused: LLVMOrcCreateLLJIT: 
 #include "common.h"
 #include <unistd.h>
 

@@ -36,7 +36,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use uruk_core::ExecutorAddr;
+use uruk_core::{ExecutorAddr, SharedError};
 
 pub(crate) use cores::Granted;
 pub(crate) use fork::install as watch_forks;
@@ -342,6 +342,14 @@ pub enum MemoryError {
         owner: Box<str>,
         /// The contradiction.
         what: &'static str,
+    },
+    /// A manager of the embedder's did not give or protect it.
+    #[error("no memory for `{owner}`")]
+    Refused {
+        /// The unit that asked.
+        owner: Box<str>,
+        /// Why.
+        source: SharedError,
     },
     /// A failure that a test asked for.
     #[error("injected failure at {operation} number {number}")]

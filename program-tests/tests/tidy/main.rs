@@ -75,6 +75,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("orc-c/src/errors.rs", "makes and takes over errors of LLVM's"),
     ("orc-c/src/frames.rs", "asks libgcc's unwinder"),
     ("orc-c/src/generators.rs", "calls the client's functions"),
+    ("orc-c/src/memory.rs", "calls the client's functions, and writes to its memory"),
     ("orc-c/src/transforms.rs", "calls the client's functions"),
     ("orc-c/src/modules.rs", "calls the client's functions"),
     ("orc-c/src/objects.rs", "asks LLVM for its listeners"),
