@@ -207,6 +207,7 @@ impl Engine {
         let (jit, cache) = (self.jit.lock().take(), self.cache.lock().take());
         // The session closes while the client's handles of trackers and names still live.
         crate::callbacks::in_place(|| drop(jit));
+        self.memory.end();
         cache.into_iter().for_each(SharedCache::finish);
         dylib::forget(&self.session);
         names::clear_dead();
@@ -268,10 +269,10 @@ fn use_layer(engine: &Arc<Engine>, create: CreateLayer, data: Data) -> Result<()
     // SAFETY: the client has given the function for that, with its data; the handle and the string live for the call.
     let layer = unsafe { create(data.0, session, triple.as_ptr()) };
     let layer = handles::take::<Linking>(layer)?;
-    match &layer.memory {
-        Some(memory) => engine.memory.use_clients(memory.clone()),
-        None => Ok(()),
+    if let Some(memory) = &layer.memory {
+        engine.memory.use_clients(memory.clone());
     }
+    Ok(())
 }
 
 interface! {

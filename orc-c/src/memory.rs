@@ -1,27 +1,29 @@
 //! Memory of the client's: the callbacks that LLVM's MCJIT had, for code that the engine links.
 //!
 //! ```text
-//!  an object is linked ─▶ create ─▶ code, variables: one call a segment ─▶ written, relocated ─▶ finalize
-//!  its code goes       ─▶ destroy
-//!  the LLJIT goes      ─▶ end
+//!  an object is linked           ─▶ create ─▶ code, variables: one call a segment ─▶ written, relocated ─▶ finalize
+//!  its code goes                 ─▶ destroy
+//!  the LLJIT and all code are gone ─▶ end
 //! ```
 //!
-//! The engine writes where the code will run, so the client's memory must be writable until `finalize`, which gives it its protection.
-//! The functions run deep inside the session, on the thread that looks something up or removes it, and must return.
+//! The engine writes where the code will run, so the client's memory must be writable until its own `finalize`, which gives it its protection.
+//! Another object may be linked meanwhile.
+//!
+//! The functions run deep inside the session, and must return. They run on a thread that looks something up or removes it, but code with destructors of
+//! thread-local variables goes with the last thread that has some.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ops::Range;
 use std::slice;
-use std::sync::OnceLock;
 
-use uruk::core::sync::Arc;
-use uruk::core::{ExecutorAddr, SharedError, shared_error};
+use uruk::core::sync::{Arc, Mutex};
+use uruk::core::{ExecutorAddr, shared_error};
 use uruk::pipeline::memory::{
-    Backing, InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, MemoryUsage, SegmentBytes,
-    SegmentKind, SegmentRequest,
+    Backing, InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, MemoryUsage, ProgramWindow,
+    SegmentBytes, SegmentKind, SegmentRequest,
 };
 
 use crate::callbacks::Data;
-use crate::errors::Problem;
 
 pub(crate) type CreateContext = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 pub(crate) type NotifyTerminating = unsafe extern "C" fn(*mut c_void);
@@ -32,7 +34,7 @@ pub(crate) type AllocateData =
 pub(crate) type FinalizeMemory = unsafe extern "C" fn(*mut c_void, *mut *mut c_char) -> c_int;
 pub(crate) type DestroyContext = unsafe extern "C" fn(*mut c_void);
 
-/// Code reaches every byte of its object with 32 bits.
+/// Code reaches the segments of its object with 32 bits.
 const REACH: u64 = i32::MAX as u64;
 
 /// The client's functions. Dropping them tells the client that no more memory will be asked for.
@@ -56,29 +58,71 @@ impl Drop for ClientMemory {
 /// The memory of an engine: ours, unless its client hands out its own.
 pub(crate) struct EngineMemory {
     own: InProcessMemoryManager,
-    clients: OnceLock<Arc<ClientMemory>>,
+    clients: Mutex<Clients>,
+}
+
+/// The client's memory manager.
+enum Clients {
+    None,
+    Some(Arc<ClientMemory>),
+    /// The LLJIT was disposed of.
+    Ended,
 }
 
 impl EngineMemory {
     pub(crate) fn new() -> Result<Self, MemoryError> {
-        Ok(Self { own: InProcessMemoryManager::new()?, clients: OnceLock::new() })
+        Ok(Self { own: InProcessMemoryManager::new()?, clients: Mutex::new(Clients::None) })
     }
 
     /// Objects that are linked from now on lie in the client's memory.
-    pub(crate) fn use_clients(&self, memory: Arc<ClientMemory>) -> Result<(), Problem> {
-        self.clients.set(memory).map_err(|_| Problem::new("the LLJIT has a memory manager"))
+    pub(crate) fn use_clients(&self, memory: Arc<ClientMemory>) {
+        *self.clients.lock() = Clients::Some(memory);
+    }
+
+    /// The client is asked for no more memory. Code that is still there keeps its own.
+    pub(crate) fn end(&self) {
+        let mut clients = self.clients.lock();
+        let ended = match *clients {
+            Clients::Some(_) => std::mem::replace(&mut *clients, Clients::Ended),
+            _ => return,
+        };
+        drop(clients);
+        drop(ended); // It calls the client, under no lock.
+    }
+
+    /// # Errors
+    /// The LLJIT was disposed of.
+    fn clients(&self, owner: &str) -> Result<Option<Arc<ClientMemory>>, MemoryError> {
+        match &*self.clients.lock() {
+            Clients::None => Ok(None),
+            Clients::Some(clients) => Ok(Some(clients.clone())),
+            Clients::Ended => Err(refused(owner, "the LLJIT was disposed of before")),
+        }
     }
 }
 
 impl MemoryManager for EngineMemory {
     fn allocate(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
-        match self.clients.get() {
-            Some(clients) => Ok(InFlightAlloc::new(Box::new(ClientAlloc::new(clients, owner, segments)?))),
+        match self.clients(owner)? {
+            Some(clients) => Ok(InFlightAlloc::new(Box::new(ClientAlloc::new(&clients, owner, segments)?))),
             None => self.own.allocate(owner, segments),
         }
     }
 
-    /// The engine's own memory.
+    /// The client cannot be asked for addresses below 2 GiB.
+    fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
+        self.own.allocate_low(owner, segments)
+    }
+
+    fn program_window(&self) -> Option<ProgramWindow> {
+        self.own.program_window()
+    }
+
+    fn mapped(&self) -> Vec<(Range<ExecutorAddr>, SegmentKind)> {
+        self.own.mapped()
+    }
+
+    /// Without the client's memory.
     fn usage(&self) -> MemoryUsage {
         self.own.usage()
     }
@@ -93,7 +137,7 @@ struct ClientAlloc {
 }
 
 struct ClientSegment {
-    /// The client's, of the size that was asked for. Null only for an empty segment.
+    /// The client's, of the size that was asked for.
     start: Data,
     request: SegmentRequest,
 }
@@ -113,9 +157,9 @@ impl ClientAlloc {
         for &request in requests {
             alloc.add(request)?;
         }
-        let starts = alloc.segments.iter().map(|segment| segment.start.0.addr() as u64);
-        let ends = alloc.segments.iter().map(ClientSegment::end);
-        match (starts.min(), ends.max()) {
+        let near = || alloc.segments.iter().filter(|segment| segment.request.kind != SegmentKind::FarData);
+        let starts = near().map(|segment| segment.start.0.addr() as u64);
+        match (starts.min(), near().map(ClientSegment::reached_end).max()) {
             (Some(start), Some(end)) if end.abs_diff(start) > REACH => {
                 Err(alloc.refused("the client's memory lies too far apart: code reaches 2 GiB"))
             }
@@ -130,17 +174,15 @@ impl ClientAlloc {
         let align = c_uint::try_from(request.align).map_err(too_large)?;
         let number = self.segments.len() as c_uint + 1;
         let (context, memory) = (self.context.0, &self.memory);
-        // Each is at least a byte: a client may have no answer for none.
-        let asked = bytes.max(1);
         // SAFETY: the client has given the functions for that, and its own context; the names are literals.
         let start = unsafe {
             match request.kind {
-                SegmentKind::Code => (memory.code)(context, asked, align, number, c".text".as_ptr()),
+                SegmentKind::Code => (memory.code)(context, bytes, align, number, c".text".as_ptr()),
                 SegmentKind::ReadOnly => {
-                    (memory.variables)(context, asked, align, number, c".rodata".as_ptr(), 1)
+                    (memory.variables)(context, bytes, align, number, c".rodata".as_ptr(), 1)
                 }
                 SegmentKind::Data | SegmentKind::FarData => {
-                    (memory.variables)(context, asked, align, number, c".data".as_ptr(), 0)
+                    (memory.variables)(context, bytes, align, number, c".data".as_ptr(), 0)
                 }
             }
         };
@@ -157,17 +199,20 @@ impl ClientAlloc {
     }
 
     fn refused(&self, why: &str) -> MemoryError {
-        refused(&self.owner, shared_error(why.to_owned()))
+        refused(&self.owner, why)
     }
 }
 
-fn refused(owner: &str, source: SharedError) -> MemoryError {
-    MemoryError::Refused { owner: owner.into(), source }
+fn refused(owner: &str, why: &str) -> MemoryError {
+    MemoryError::Refused { owner: owner.into(), source: shared_error(why.to_owned()) }
 }
 
 impl ClientSegment {
-    fn end(&self) -> u64 {
-        (self.start.0.addr() + self.request.content_bytes + self.request.zero_fill_bytes) as u64
+    /// The end of what code reaches with 32 bits. Of zeroes by themselves, which may be many, it need reach the start alone.
+    fn reached_end(&self) -> u64 {
+        let SegmentRequest { content_bytes, zero_fill_bytes, .. } = self.request;
+        let bytes = if content_bytes == 0 { 0 } else { content_bytes + zero_fill_bytes };
+        (self.start.0.addr() + bytes) as u64
     }
 }
 

@@ -1,6 +1,7 @@
 //! Object layers, and files of objects.
 //!
-//! ORC has two linkers with several ways to get memory; here is one. A layer that a client creates is that linker, whichever it asks for.
+//! ORC has two linkers with several ways to get memory; here is one. A layer that a client creates is that linker, whichever it asks for; its memory may be the
+//! [client's](crate::memory).
 
 use std::ffi::{c_int, c_void};
 use std::fs;

@@ -4,12 +4,13 @@
 // prints: object dumped
 // prints: changed to 2
 // prints: 5 from an object
+// prints: 6 by an address below 2 GiB
 // prints: 5 from an archive
 // prints: stub, not compiled
 // prints: module with 1 symbols
 // prints: lazy 6, then 6
 // prints: refused: LLVMOrcLLJITLookup: `broken` (dylib `main`, unit `test`) failed: no
-// prints: refused: LLVMOrcCreateLLJIT: 
+// prints: refused: LLVMOrcCreateLLJIT: LLVMOrcObjectLayerRef is null
 #include "common.h"
 #include <unistd.h>
 
@@ -45,13 +46,13 @@ static LLVMErrorRef dump_object(void *data, LLVMMemoryBufferRef *object) {
   return LLVMOrcDumpObjects_CallOperator(data, object);
 }
 
-static LLVMMemoryBufferRef compile(const char *text) {
+static LLVMMemoryBufferRef compile(const char *text, LLVMRelocMode relocations) {
   LLVMContextRef context = LLVMContextCreate();
   LLVMModuleRef module = parse_in(context, text);
   char *triple = LLVMGetDefaultTargetTriple(), *message = NULL;
   LLVMTargetRef target;
   if (LLVMGetTargetFromTriple(triple, &target, &message)) exit(1);
-  LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, triple, "", "", LLVMCodeGenLevelDefault, LLVMRelocPIC,
+  LLVMTargetMachineRef machine = LLVMCreateTargetMachine(target, triple, "", "", LLVMCodeGenLevelDefault, relocations,
                                                          LLVMCodeModelDefault);
   LLVMMemoryBufferRef object;
   if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMObjectFile, &message, &object)) exit(1);
@@ -84,11 +85,16 @@ int run(void) {
   printf("changed to %d\n", changed);
   LLVMOrcObjectTransformLayerSetTransform(LLVMOrcLLJITGetObjTransformLayer(jit), dump_object, dump);
 
-  LLVMMemoryBufferRef object = compile("define i32 @five() { ret i32 5 }");
+  LLVMMemoryBufferRef object = compile("define i32 @five() { ret i32 5 }", LLVMRelocPIC);
   check(LLVMOrcObjectLayerAddObjectFile(LLVMOrcLLJITGetObjLinkingLayer(jit), main, object));
   printf("%d from an object\n", call(jit, "five"));
+  object = compile("@x = global [2 x i32] [i32 1, i32 6] @i = global i64 1 define i32 @six() { %i = load volatile i64, ptr @i "
+                   "%p = getelementptr i32, ptr @x, i64 %i %v = load i32, ptr %p ret i32 %v }",
+                   LLVMRelocStatic);
+  check(LLVMOrcObjectLayerAddObjectFile(LLVMOrcLLJITGetObjLinkingLayer(jit), main, object));
+  printf("%d by an address below 2 GiB\n", call(jit, "six"));
 
-  object = compile("define i32 @archived() { ret i32 5 }");
+  object = compile("define i32 @archived() { ret i32 5 }", LLVMRelocPIC);
   snprintf(path, sizeof path, "%s/lib.a", directory);
   FILE *archive = fopen(path, "wb");
   fprintf(archive, "!<arch>\n%-16s%-12d%-6d%-6d%-8d%-10zu`\n", "archived.o/", 0, 0, 0, 644, LLVMGetBufferSize(object));

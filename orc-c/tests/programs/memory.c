@@ -4,9 +4,9 @@
 // prints: code of the client's memory
 // prints: 2 contexts, 2 finalized, 0 destroyed, 0 ended
 // prints: 2 contexts, 2 finalized, 1 destroyed, 0 ended
-// prints: refused: LLVMOrcLLJITLookup: 
+// prints: refused: it gave none
 // prints: 3 contexts, 2 finalized, 2 destroyed, 0 ended
-// prints: refused: LLVMOrcLLJITLookup: 
+// prints: refused: the pages are gone
 // prints: 4 contexts, 2 finalized, 3 destroyed, 0 ended
 // prints: 4 contexts, 2 finalized, 4 destroyed, 1 ended
 #include "common.h"
@@ -81,6 +81,15 @@ static LLVMOrcObjectLayerRef with_callbacks(void *data, LLVMOrcExecutionSessionR
       session, &contexts, create_context, end, allocate_code, allocate_data, finalize_memory, destroy_context);
 }
 
+// Looks for a symbol, which must fail with `reason`.
+static void fails(const char *symbol, const char *told, const char *reason) {
+  LLVMOrcExecutorAddress address;
+  LLVMErrorRef error = LLVMOrcLLJITLookup(jit, &address, symbol);
+  char *message = error ? LLVMGetErrorMessage(error) : NULL;
+  printf("refused: %s\n", message && strstr(message, reason) ? told : message ? message : "nothing");
+  if (message) LLVMDisposeErrorMessage(message);
+}
+
 static void tell(void) {
   printf("%d contexts, %d finalized, %d destroyed, %d ended\n", contexts, finalized, destroyed, ended);
 }
@@ -112,11 +121,11 @@ int run(void) {
 
   gives_none = 1;
   check(LLVMOrcLLJITAddLLVMIRModule(jit, main, parse("define i32 @nowhere() { ret i32 5 }")));
-  refused(LLVMOrcLLJITLookup(jit, &address, "nowhere"));
+  fails("nowhere", "it gave none", "no memory for `test`: the client gave none");
   tell();
   gives_none = 0, refuses_to_finalize = 1;
   check(LLVMOrcLLJITAddLLVMIRModule(jit, main, parse("define i32 @open() { ret i32 5 }")));
-  refused(LLVMOrcLLJITLookup(jit, &address, "open"));
+  fails("open", "the pages are gone", "the pages are gone");
   tell();
 
   check(LLVMOrcDisposeLLJIT(jit));
