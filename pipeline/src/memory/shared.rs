@@ -12,7 +12,7 @@
 //! The other process has data of its own: a child that it forks has copies, as natively. So data has whole pages for each allocation. A page that
 //! the process has written is its own copy until [`SharedRange::discard`] drops that; the bookkeeping here hears of a page only after that.
 //!
-//! **Holds.** No page is writable and executable through the same address. Neither side maps the other's view.
+//! **Holds.** No page is writable and executable through the same address. Neither side maps the other's view. Neither can make the file shorter.
 
 use std::fmt;
 use std::fs::File;
@@ -20,6 +20,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rustix::fs::SealFlags;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Mutex, Process};
 
@@ -109,6 +110,8 @@ impl SharedFile {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             rustix::fs::ftruncate(file.file(), RANGE_BYTES as u64)?;
+            // Code there may do as it likes with the file. Were it shorter, an access through the view here would be a deadly signal.
+            rustix::fs::fcntl_add_seals(file.file(), SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
             let view = WorkingView(mapping::map_working_view(file.file(), RANGE_BYTES)?);
             Ok(Self { view, file: file.file().try_clone()? })
         })
@@ -447,6 +450,16 @@ mod tests {
         }
         let usage = memory.usage();
         assert_eq!((usage.code.allocated_bytes, usage.data.allocated_bytes, usage.allocations), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_file_keeps_its_size() {
+        let file = SharedFile::new().expect("a file in memory");
+        for size in [0, 4096, RANGE_BYTES as u64 + 4096] {
+            let error = file.file().set_len(size).expect_err("it is sealed");
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{size}");
+        }
+        rustix::fs::fcntl_add_seals(file.file(), SealFlags::WRITE).expect_err("nor are there more seals");
     }
 
     #[test]

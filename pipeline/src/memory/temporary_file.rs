@@ -86,10 +86,10 @@ impl TemporaryFile {
     }
 
     fn in_memory() -> io::Result<Self> {
-        // A system may insist that files in memory say they are no programs; older ones do not know how that is said.
+        // A system may insist that files in memory say they are no programs; older ones do not know how that is said. Both can be sealed.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
         let file = match memfd_create("uruk", flags) {
-            Err(Errno::INVAL) => memfd_create("uruk", MemfdFlags::CLOEXEC)?,
+            Err(Errno::INVAL) => memfd_create("uruk", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?,
             made => made?,
         };
         let numbers = getrlimit(Resource::Nofile).current.unwrap_or(NUMBER_END).min(NUMBER_END);
