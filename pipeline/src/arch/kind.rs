@@ -2,7 +2,7 @@
 
 /// How the field of an edge is computed: a number of its architecture, with its class.
 ///
-/// The kinds of an architecture are constants in its folder, such as [`x86_64::kinds`](super::x86_64::kinds).
+/// The kinds of an architecture are constants in its folder, such as [`x86_64::kinds`](super::x86_64::kinds). They mean nothing in a graph of another architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EdgeKind {
     class: Class,
@@ -110,6 +110,8 @@ pub(crate) struct Overflow {
     pub(crate) bits: u8,
     /// Whether the field is sign-extended.
     pub(crate) signed: bool,
+    /// The field takes multiples of it alone.
+    pub(crate) unit: u8,
 }
 
 /// The other form of an instruction whose target is out of reach.

@@ -8,6 +8,7 @@
 //! **Architecture Invariant:** outside this folder no code names a relocation type or an edge kind of an architecture, and none spells an
 //! instruction as bytes (`program-tests/tests/tidy/architectures.rs`). [`host`] is the architecture of this process, for code that runs here.
 
+pub mod aarch64;
 mod kind;
 pub mod x86_64;
 
@@ -19,11 +20,13 @@ pub use x86_64::{CodeNeeds, Features, ProcessorLevel, ProcessorTarget};
 use object::elf::{Machine, RelocationType};
 
 /// An architecture that the linker knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Architecture {
     /// x86-64, as of the System V ABI.
-    #[default]
     X86_64,
+    /// AArch64, as of AAELF64.
+    AArch64,
 }
 
 /// Answers each question by the function of that name in the folder of the architecture.
@@ -35,6 +38,7 @@ macro_rules! questions {
             pub(crate) fn $name(self $(, $argument: $type)*) $(-> $answer)? {
                 match self {
                     Self::X86_64 => x86_64::$name($($argument),*),
+                    Self::AArch64 => aarch64::$name($($argument),*),
                 }
             }
         )*}
@@ -128,12 +132,19 @@ questions! {
     fn returns(fragment: &[u8]) -> bool;
 }
 
+impl Default for Architecture {
+    /// That of this process.
+    fn default() -> Self {
+        Self::HOST
+    }
+}
+
 impl Architecture {
     /// That of this process.
     pub const HOST: Self = Self::X86_64;
 
     /// The architecture of objects with this number in their header.
     pub(crate) fn of_machine(machine: u16) -> Option<Self> {
-        [Self::X86_64].into_iter().find(|known| known.machine().0 == machine)
+        [Self::X86_64, Self::AArch64].into_iter().find(|known| known.machine().0 == machine)
     }
 }

@@ -276,6 +276,12 @@ impl Fixer<'_> {
         let Edge { kind, target, offset, .. } = *work.edge;
         let is_external = self.placed.graph.symbols[target.index()].location == Location::Undefined;
         let advice = match kind.class() {
+            _ if overflow.value % i64::from(overflow.unit) != 0 => {
+                "; the field counts in units of the instruction's access, and the symbol is not aligned to them"
+            }
+            Class::Branch if !is_external && self.placed.stub(target).is_none() => {
+                "; the object has more code than its branches reach over: split it"
+            }
             Class::LowAddress if work.operands.target > u64::from(u32::MAX) => {
                 "; the object was built without position-independent code: recompile it with -fPIC"
             }

@@ -304,6 +304,18 @@ impl<'a> LinkGraph<'a> {
         Ok(Name { start, len })
     }
 
+    /// Checks that the graph is for processors of an architecture.
+    ///
+    /// # Errors
+    /// [`LinkError::Object`] that names both.
+    pub(crate) fn check_architecture(&self, wanted: Architecture) -> Result<(), LinkError> {
+        if self.arch == wanted {
+            return Ok(());
+        }
+        let (own, wanted) = (self.arch.name(), wanted.name());
+        Err(self.too_large(&format!("the object is for {own}, and the others, or the process, for {wanted}")))
+    }
+
     /// An error about the last object as a whole.
     pub(super) fn too_large(&self, what: &str) -> LinkError {
         let object = self.objects.last().cloned().unwrap_or_default();

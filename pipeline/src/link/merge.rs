@@ -28,7 +28,7 @@ impl<'a> LinkGraph<'a> {
     ///
     /// # Errors
     /// [`LinkError::Duplicate`] if two define a name strongly; [`LinkError::Object`] if the sum is too large for the
-    /// graph's ids.
+    /// graph's ids, or if the graphs are for different processors.
     ///
     /// # Cost
     /// Linear in the sum of the graphs.
@@ -67,6 +67,9 @@ impl<'a> LinkGraph<'a> {
     }
 
     fn absorb(&mut self, other: LinkGraph<'a>, known: &mut Known) -> Result<(), LinkError> {
+        if !self.objects.is_empty() {
+            other.check_architecture(self.arch)?;
+        }
         let base = Base::of(self, &other)?;
         let LinkGraph {
             arch,

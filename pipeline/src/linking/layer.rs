@@ -26,6 +26,7 @@ use super::names;
 use super::placements::{NotedTls, TlsPlacements};
 use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::share::{LinkedCode, remove_resource};
+use crate::arch::Architecture;
 use crate::debug::NamedCode;
 use crate::executor::{CodeExtent, Executor, PublishError, TlsReservation};
 use crate::guard::GuardDomain;
@@ -286,6 +287,7 @@ impl ObjectLinkingLayer {
         stubs: Option<Stubs>,
         sources: Vec<ObjectBuffer>,
     ) -> Result<PlacedLink, Failed> {
+        graph.check_architecture(Architecture::HOST)?;
         let discarded = discarded_definitions(responsibilities, &graph);
         if let Some(collected) = &self.collected {
             collected.add(responsibilities, &sources, &discarded, &self.platform);

@@ -193,8 +193,8 @@ fn foreign_files_are_named_for_what_they_are() {
     assert!(refused(b"BC\xc0\xde").contains("not an ELF object"));
     assert!(refused(b"\x7fELF").contains("truncated"));
     let mut object = sample();
-    object[18] = 183;
-    assert!(refused(&object).contains("machine 183"));
+    object[18] = 243;
+    assert!(refused(&object).contains("machine 243"));
     object[18] = 62;
     object[16] = 3;
     assert!(refused(&object).contains("shared library"));

@@ -11,6 +11,8 @@ mod function_unit;
 mod layers;
 #[path = "../link_support/mod.rs"]
 mod link_support;
+#[path = "../link_support/made_memory.rs"]
+mod made_memory;
 #[path = "../link_support/other_process.rs"]
 mod other_place;
 #[path = "../link_support/running.rs"]
@@ -20,6 +22,7 @@ mod support;
 #[path = "../link_support/threads.rs"]
 mod threads;
 
+mod aarch64;
 mod archives;
 mod built_graph;
 mod crafted_files;

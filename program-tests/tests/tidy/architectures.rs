@@ -40,10 +40,10 @@ fn an_architecture_is_a_folder() {
             Some((path, _)) => used.push(*path),
             None => findings.push(format!("{}: {what}", source.path)),
         };
-        if code.contains("R_X86_64") {
+        if code.contains("R_X86_64") || code.contains("R_AARCH64") {
             report("names a relocation type", &[]);
         }
-        if code.contains("x86_64::kinds") || code.contains("host::kinds") {
+        if ["x86_64::kinds", "aarch64::kinds", "host::kinds"].iter().any(|kinds| code.contains(kinds)) {
             report("names an edge kind of one architecture", &[]);
         }
         if let Some(bytes) = instruction_in(&code) {

@@ -81,7 +81,7 @@ pub(in crate::arch) fn encode(kind: EdgeKind, operands: &Operands, field: &mut [
     let value = row.start.value(operands);
     let bytes = row.field.bytes();
     if !row.field.fits(value) {
-        return Err(Overflow { value, bits: bytes as u8 * 8, signed: row.field.is_signed() });
+        return Err(Overflow { value, bits: bytes as u8 * 8, signed: row.field.is_signed(), unit: 1 });
     }
     field[..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
     Ok(())

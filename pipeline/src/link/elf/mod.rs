@@ -1,4 +1,4 @@
-//! A relocatable ELF x86-64 object becomes a [`LinkGraph`].
+//! A relocatable ELF object becomes a [`LinkGraph`] of its architecture.
 //!
 //! Only sections that occupy memory take part. Nothing is copied but the tables of names; nothing is trusted: input that is truncated,
 //! foreign, out of bounds or out of proportion is an error that says where. Parsing is linear in the size of the object, however its tables
@@ -30,7 +30,7 @@ const ENDIAN: LittleEndian = LittleEndian;
 /// Reads the object `bytes`, called `name` in messages, into a graph that borrows its contents.
 ///
 /// # Errors
-/// [`LinkError::Object`] if the bytes are not a relocatable object for x86-64, contradict themselves, or describe more
+/// [`LinkError::Object`] if the bytes are not a relocatable object for an [`Architecture`], contradict themselves, or describe more
 /// than their size allows;
 /// [`LinkError::UnsupportedRelocation`] and [`LinkError::StaticTls`] for relocations that cannot be applied.
 ///

@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
             }
             let relocations = Relocations::of(header, self.bytes)
                 .map_err(|_| fail("the relocations reach beyond the end of the object"))?
-                .ok_or_else(|| fail("relocations without explicit addends are not part of the x86-64 ABI"))?;
+                .ok_or_else(|| fail("relocations without explicit addends are not part of the ABI"))?;
             let of_section = tables.entry(target).or_default();
             of_section.count_max += relocations.count_max(header.sh_size(ENDIAN));
             of_section.tables.push(relocations);
