@@ -5,6 +5,9 @@ CARGO ?= cargo
 LOOM = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_loom" CARGO_TARGET_DIR=target-loom $(CARGO)
 # With the assertions that debug builds make after each transaction.
 SHUTTLE = RUSTFLAGS="$(RUSTFLAGS) --cfg uruk_shuttle -Cdebug-assertions" CARGO_TARGET_DIR=target-shuttle $(CARGO)
+# For AArch64, in an emulator.
+AARCH64 = CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+  CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" $(CARGO)
 # In front of tests that are chosen by name: a name that no test has is an error.
 CHOSEN = scripts/chosen-tests.sh env
 # One file of shuttle-tests, or all of them.
@@ -22,7 +25,7 @@ SOAK_SHUTTLE_SECONDS ?= 20
 FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check package loom shuttle weaken tsan stress stress-tsan soak fuzz bench postgres
+.PHONY: help setup demo test check package loom shuttle weaken aarch64 tsan stress stress-tsan soak fuzz bench postgres
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
@@ -58,6 +61,10 @@ weaken: ## Only leaves out one step of a protocol at a time; its model must noti
 
 shuttle: ## Runs random schedules of large scenarios, for URUK_SHUTTLE_SECONDS each; TEST names one file.
 	$(SHUTTLE) test --release -p shuttle-tests --test '$(TEST)'
+
+aarch64: setup ## Runs the unit tests of recorder, core and dispatch for AArch64, in an emulator.
+	@scripts/setup.sh --aarch64
+	$(AARCH64) test --target aarch64-unknown-linux-gnu -p uruk-recorder -p uruk-core -p uruk-dispatch --lib
 
 tsan: ## Runs core, dispatch and the protocol's tests under ThreadSanitizer.
 	@scripts/tsan.sh

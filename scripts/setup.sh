@@ -4,6 +4,7 @@
 #   scripts/setup.sh              what building, testing and the demo need
 #   scripts/setup.sh --lint       rustfmt and clippy
 #   scripts/setup.sh --sanitizer  the standard library's source, which ThreadSanitizer needs
+#   scripts/setup.sh --aarch64    Rust's library for AArch64, for which some tests are built
 #   scripts/setup.sh --fuzz       cargo-fuzz, which builds and runs the fuzz targets
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,10 +20,12 @@ cd "$(dirname "$0")/.."
 # valgrind                      runs linked code in a test, which is skipped without it
 # lldb-22                       debugs linked code in a test, which is skipped without it
 # qemu-user                     runs images as on other processors in a test, which is skipped without it
+# gcc-aarch64-linux-gnu         links programs for AArch64, for `make aarch64`
+# libc6-dev-arm64-cross         the C library of these programs, which qemu runs
 # chromium-headless-shell       shows the dashboard in tests, which are skipped without it
 # prometheus                    runs the queries of docs/grafana.json in a test, which is skipped without it; where systemd runs,
 #                               the package also starts a service, which no test needs
-packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb lldb-22 linux-perf valgrind qemu-user chromium-headless-shell prometheus)
+packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb lldb-22 linux-perf valgrind qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross chromium-headless-shell prometheus)
 
 die() {
   printf 'setup: %s\n' "$@" >&2
@@ -56,6 +59,12 @@ add_source() {
   [[ -f "$(rustc --print sysroot)/lib/rustlib/src/rust/library/Cargo.lock" ]] && return
   command -v rustup >/dev/null || die "rust-src is missing, and so is rustup, which would install it."
   rustup component add rust-src
+}
+
+add_aarch64() {
+  [[ -d "$(rustc --print sysroot)/lib/rustlib/aarch64-unknown-linux-gnu" ]] && return
+  command -v rustup >/dev/null || die "Rust's library for AArch64 is missing, and so is rustup, which would install it."
+  rustup target add aarch64-unknown-linux-gnu
 }
 
 add_fuzzer() {
@@ -111,6 +120,7 @@ case "${1:-}" in
     ;;
   --lint) add_lints ;;
   --sanitizer) add_source ;;
+  --aarch64) add_aarch64 ;;
   --fuzz) add_fuzzer ;;
   *) die "unknown argument: $1" ;;
 esac
