@@ -29,10 +29,10 @@ const TEXT: u64 = CODE + 16;
 const BRANCH_REACH: u64 = 1 << 27;
 const PAGE_REACH: u64 = 1 << 32;
 
-const CLANG: Tool = Tool("clang-22");
+pub(crate) const CLANG: Tool = Tool("clang-22");
 const LLD: &str = "ld.lld-22";
 
-fn has_tools() -> bool {
+pub(crate) fn has_tools() -> bool {
     let has = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     has(CLANG.0) && has(LLD)
 }
@@ -42,9 +42,9 @@ fn assemble_aarch64(source: &str) -> Vec<u8> {
 }
 
 /// A linked object: its definitions, and its bytes.
-struct Ours {
-    definitions: HashMap<String, u64>,
-    segments: Vec<MadeSegment>,
+pub(crate) struct Ours {
+    pub(crate) definitions: HashMap<String, u64>,
+    pub(crate) segments: Vec<MadeSegment>,
 }
 
 impl Ours {
@@ -73,8 +73,14 @@ impl Ours {
 const FIRST_DISTANCE: i64 = 16;
 const FIXED_RESOLVER: u64 = 0x1111;
 
-fn link_ours(graph: LinkGraph<'_>, externals: &Externals) -> Result<Ours, LinkError> {
-    let memory = MadeUpMemory::at(CODE);
+/// Links a graph into memory that begins at `start`, with a resolver of TLS descriptors.
+pub(crate) fn link_at(
+    start: u64,
+    resolver: u64,
+    graph: LinkGraph<'_>,
+    externals: &Externals,
+) -> Result<Ours, LinkError> {
+    let memory = MadeUpMemory::at(start);
     let mut link = Link::new(graph, &LinkOptions::default())?.allocate(&memory)?;
     link.place_tls(TlsPlacement { module: 1, offset: 0 });
     let definitions = link.definitions().map(|(name, def)| (name.to_owned(), def.address.value())).collect();
@@ -82,10 +88,7 @@ fn link_ours(graph: LinkGraph<'_>, externals: &Externals) -> Result<Ours, LinkEr
         tls_placement: &|_| Some(TlsPlacement { module: 1, offset: 0 }),
         tls_distance: &|placement| Ok(FIRST_DISTANCE + placement.offset.cast_signed()),
         entries: RuntimeEntries {
-            tls_resolvers: TlsResolvers {
-                fixed: ExecutorAddr::new(FIXED_RESOLVER),
-                ..TlsResolvers::default()
-            },
+            tls_resolvers: TlsResolvers { fixed: ExecutorAddr::new(resolver), ..TlsResolvers::default() },
             ..RuntimeEntries::default()
         },
     };
@@ -96,7 +99,7 @@ fn link_ours(graph: LinkGraph<'_>, externals: &Externals) -> Result<Ours, LinkEr
 }
 
 fn ours(object: &[u8], externals: &Externals) -> Result<Ours, LinkError> {
-    link_ours(elf::parse("test.o", object)?, externals)
+    link_at(CODE, FIXED_RESOLVER, elf::parse("test.o", object)?, externals)
 }
 
 /// The bytes of the section `.text` as `ld.lld` links it, or what it says.

@@ -23,6 +23,7 @@ mod support;
 mod threads;
 
 mod aarch64;
+mod aarch64_runs;
 mod archives;
 mod built_graph;
 mod crafted_files;
