@@ -119,6 +119,7 @@ mod object_unit;
 mod objects;
 mod package;
 mod package_bodies;
+mod package_checks;
 mod package_sources;
 mod precompile;
 mod ready;

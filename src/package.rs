@@ -8,17 +8,15 @@
 //! **Holds.** A unit comes from the image as a whole or from its sources as a whole. Which of the two is decided once. If one of
 //! several sources cannot be added, none is, and lookups that need the unit fail. A package that cannot be loaded leaves nothing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{
-    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, SymbolFlags, SymbolName,
-    WeakJitDylib, WeakResourceTracker, shared_error,
+    DefineError, DefinitionGenerator, GenerateRequest, JitDylib, ResourceTracker, SymbolName,
+    WeakResourceTracker, shared_error,
 };
-use uruk_pipeline::image::{
-    ImageError, ImageFile, ImageReader, Redefined, Rejection, UnitKey, UnitStage, UnitStages, Validation,
-};
+use uruk_pipeline::image::{ImageError, ImageFile, ImageReader, Redefined, Rejection, UnitStage};
 use uruk_pipeline::linking::image_units;
 use uruk_pipeline::object::{ArchiveIndex, ObjectBuffer};
 use uruk_pipeline::tiers::ImageBody;
@@ -26,9 +24,10 @@ use uruk_pipeline::tiers::ImageBody;
 use crate::all_or_nothing::all_or_nothing;
 use crate::error::JitError;
 use crate::files::Files;
-use crate::image_options::{DefinitionKeys, ImageOptions, RejectObserver};
+use crate::image_options::{ImageOptions, RejectObserver};
 use crate::image_unit::{FromImage, ImageEvent, RedefinedUnits, UnitRejected, UnitState};
 use crate::package_bodies::{AboutBody, ImageBodyCounts, UnitBodies, stubs_before};
+use crate::package_checks::PackageChecks;
 use crate::package_sources::{MatchedSources, SourcePlace, match_sources};
 use crate::redefinitions::Redefinable;
 use crate::units::FileUnits;
@@ -41,11 +40,9 @@ pub(crate) struct Package {
     /// The owner of the definitions; without one, the dylib's own tracker is.
     tracker: Option<WeakResourceTracker>,
     on_reject: Option<Arc<RejectObserver>>,
-    definitions: Option<Arc<DefinitionKeys>>,
     /// By the numbers of the package's sources.
     sources: Vec<SourcePlace>,
-    dylib: WeakJitDylib,
-    units: UnitStages<Validation>,
+    checks: PackageChecks,
     /// Of the units that are in use, where functions may get other bodies.
     bodies: Mutex<BTreeMap<u32, UnitBodies>>,
 }
@@ -63,17 +60,16 @@ impl Package {
         file.check_trusted()?;
         let reader = file.reader();
         let MatchedSources { validation, places, new, archives } = match_sources(reader, files, &options)?;
-        let units = UnitStages::new(validation, reader.packed().len());
+        let (name, file) = (reader.path().display().to_string(), Arc::new(file));
+        let dylib = tracker.dylib().downgrade();
         let package = Self {
-            name: reader.path().display().to_string(),
-            file: Arc::new(file),
+            name,
             files: files.clone(),
             tracker: owner,
             on_reject: options.on_reject,
-            definitions: options.definitions,
             sources: places,
-            dylib: tracker.dylib().downgrade(),
-            units,
+            checks: PackageChecks::new(file.clone(), dylib, options.definitions, validation),
+            file,
             bodies: Mutex::default(),
         };
         package.tell();
@@ -99,7 +95,7 @@ impl Package {
     /// The units whose sources are others.
     fn changed(&self) -> HashSet<u32> {
         let is_changed = |reason: &Rejection| matches!(reason, Rejection::Source { .. });
-        self.units.with(|validation, _| {
+        self.checks.units.with(|validation, _| {
             let changed = validation.rejected().filter(|(_, reason)| is_changed(reason));
             changed.map(|(unit, _)| unit).collect()
         })
@@ -112,7 +108,7 @@ impl Package {
 
     /// The units, by their numbers.
     pub(crate) fn units(&self) -> Vec<(Box<str>, UnitState)> {
-        let states = self.units.with(|validation, stages| {
+        let states = self.checks.units.with(|validation, stages| {
             let staged = (0..).zip(stages.iter());
             staged.map(|(unit, stage)| state_of(*stage, validation.reason(unit))).collect::<Vec<_>>()
         });
@@ -123,7 +119,7 @@ impl Package {
     /// that are in use.
     pub(crate) fn redefined(&self, definition: &str) -> RedefinedUnits {
         let reason = || Rejection::Redefined { definition: definition.into() };
-        let Redefined { rejected, in_use } = self.units.redefine(
+        let Redefined { rejected, in_use } = self.checks.units.redefine(
             |validation| validation.closure_of(self.reader(), definition),
             |validation, units| validation.reject_all(units, &reason()),
         );
@@ -135,7 +131,7 @@ impl Package {
 
     /// Whether references of its units find the definitions of `dylib`.
     fn refers_to(&self, dylib: &JitDylib) -> bool {
-        let own = self.dylib.upgrade();
+        let own = self.checks.dylib.upgrade();
         own.is_some_and(|own| own == *dylib || own.link_order().iter().any(|(other, _)| other == dylib))
     }
 
@@ -143,7 +139,7 @@ impl Package {
     pub(crate) fn origin(&self, symbol: &str) -> Option<FromImage> {
         let unit = self.reader().lookup(symbol)?.unit;
         let name = self.reader().packed_unit(unit)?.name.into();
-        let state = self.units.with(|validation, stages| {
+        let state = self.checks.units.with(|validation, stages| {
             Some(state_of(*stages.get(unit as usize)?, validation.reason(unit)))
         })?;
         Some(FromImage { unit: name, state })
@@ -171,16 +167,19 @@ impl Package {
 
     /// Defines a unit that is missing: from its image, or from its sources.
     fn bring(&self, tracker: &ResourceTracker, unit: u32) -> Result<(), JitError> {
-        if self.stage(unit) == Some(UnitStage::Used) {
+        if self.checks.stage(unit) == Some(UnitStage::Used) {
             // It was there, and was removed.
             return Ok(());
         }
-        if self.begin_use(unit).is_ok() {
+        let begun = self.checks.begin_use(unit);
+        if begun.is_err() {
+            self.tell();
+        } else {
             match self.define_image(tracker, unit) {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     let reason = refusal(error);
-                    self.set_stage(unit, UnitStage::Unused);
+                    self.checks.set_stage(unit, UnitStage::Unused);
                     self.reject(unit, reason?);
                 }
             }
@@ -201,7 +200,8 @@ impl Package {
             others.push(stubs.unit);
             stubs.bodies
         });
-        self.files.define(tracker, FileUnits { unit: Box::new(whole), traits, others })?;
+        let own = FileUnits { unit: Box::new(whole), traits, others };
+        self.checks.define(tracker.dylib(), own, |own| self.files.define(tracker, own))?;
         self.bodies.lock().extend(bodies.map(|bodies| (unit, bodies)));
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Package {
 
     /// Adds the sources of a unit that was rejected, all of them.
     fn add_sources(&self, tracker: &ResourceTracker, unit: u32) -> Result<(), JitError> {
-        if self.stage(unit) == Some(UnitStage::FromSource) {
+        if self.checks.stage(unit) == Some(UnitStage::FromSource) {
             return Ok(());
         }
         let known = self.reader().sources().zip(&self.sources).filter(|(source, _)| source.unit == unit);
@@ -247,7 +247,7 @@ impl Package {
             let missing = |rejected| JitError::UnitRejected(Box::new(UnitRejected { rejected, missing }));
             return self.event(unit).map(missing).map_or(Ok(()), Err);
         }
-        self.set_stage(unit, UnitStage::FromSource);
+        self.checks.set_stage(unit, UnitStage::FromSource);
         let added = match &sources[..] {
             [source] => self.files.add_source(tracker, source.clone()),
             sources => all_or_nothing(tracker, |staging| {
@@ -256,98 +256,25 @@ impl Package {
         };
         if added.is_err() {
             // The next lookup fails as well.
-            self.set_stage(unit, UnitStage::Told);
+            self.checks.set_stage(unit, UnitStage::Told);
         }
         added
     }
 
     /// Validates a unit, and nothing more.
     fn check(&self, unit: u32) {
-        let _ = self.ask(unit, |check| self.units.with(|validation, _| check(validation)));
-    }
-
-    /// Marks a unit used, if it is right.
-    fn begin_use(&self, unit: u32) -> Result<(), Rejection> {
-        self.ask(unit, |check| self.units.begin_use(unit as usize, check))
-    }
-
-    /// Has `decide` validate a unit, by what the host and the session say of definitions.
-    fn ask(
-        &self,
-        unit: u32,
-        decide: impl FnOnce(&mut dyn FnMut(&mut Validation) -> Result<(), Rejection>) -> Result<(), Rejection>,
-    ) -> Result<(), Rejection> {
-        // The host's function runs without the lock, and so does the session.
-        for (container, definition, image) in self.replaced_definitions(unit) {
-            let reason = Rejection::Assumption { definition: definition.into(), image, here: None };
-            self.units.with(|validation, _| validation.reject(container, reason));
-        }
-        let foreign = self.foreign_definitions(unit);
-        let here = |name: &str| foreign.get(name).copied();
-        let decided = decide(&mut |validation| validation.check(self.reader(), unit, &here));
-        if decided.is_err() {
+        if self.checks.check(unit).is_err() {
             self.tell();
         }
-        decided
-    }
-
-    /// Definitions whose code a unit contains, itself or by way of others, and that the session has from elsewhere than from the image, or that
-    /// were removed. Each with the unit that contains its code itself.
-    ///
-    /// Units that were found to be valid are no exception: their definitions may have been replaced since.
-    fn replaced_definitions(&self, unit: u32) -> Vec<(u32, &str, UnitKey)> {
-        let Some(dylib) = self.dylib.upgrade() else { return Vec::new() };
-        let is_replaced = |name: &str, home: u32| {
-            let (name, was_used) = (dylib.session().intern(name), self.stage(home) == Some(UnitStage::Used));
-            let Some(provider) = dylib.unit_providing(&name) else { return was_used };
-            let path = self.reader().packed_unit(home).map(|unit| self.file.unit_path(home, unit.name));
-            // A weak definition yields to that of the image, when its unit is used.
-            let yields = || {
-                let flags = dylib.flags([name.clone()]);
-                flags.iter().all(|(_, flags)| flags.contains(SymbolFlags::WEAK))
-            };
-            path.is_none_or(|path| *provider.as_str() != *path) && (was_used || !yields())
-        };
-        let (mut replaced, mut visited, mut open) = (Vec::new(), HashSet::from([unit]), vec![unit]);
-        while let Some(unit) = open.pop() {
-            for assumed in Validation::contained_in(self.reader(), unit) {
-                let Some(home) = assumed.home.filter(|home| *home != unit) else { continue };
-                if is_replaced(assumed.name, home) {
-                    replaced.push((unit, assumed.name, assumed.key));
-                } else if visited.insert(home) {
-                    open.push(home);
-                }
-            }
-        }
-        replaced
-    }
-
-    /// The host's keys of definitions whose code a unit contains, and that the package has not got.
-    fn foreign_definitions(&self, unit: u32) -> HashMap<&str, UnitKey> {
-        let Some(key_of) = &self.definitions else { return HashMap::new() };
-        let names = self.units.with(|validation, _| validation.foreign_of(self.reader(), unit));
-        names.into_iter().filter_map(|name| Some((name, key_of(name)?))).collect()
     }
 
     fn reject(&self, unit: u32, reason: Rejection) {
-        self.units.with(|validation, _| validation.reject(unit, reason));
+        self.checks.units.with(|validation, _| validation.reject(unit, reason));
         self.tell();
     }
 
-    fn stage(&self, unit: u32) -> Option<UnitStage> {
-        self.units.with(|_, stages| stages.get(unit as usize).copied())
-    }
-
-    fn set_stage(&self, unit: u32, stage: UnitStage) {
-        self.units.with(|_, stages| {
-            if let Some(known) = stages.get_mut(unit as usize) {
-                *known = stage;
-            }
-        });
-    }
-
     fn event(&self, unit: u32) -> Option<ImageEvent> {
-        let reason = self.units.with(|validation, _| validation.reason(unit).cloned());
+        let reason = self.checks.units.with(|validation, _| validation.reason(unit).cloned());
         Some(self.event_of(unit, &reason?))
     }
 
@@ -358,7 +285,7 @@ impl Package {
 
     /// Tells the host of each unit that was rejected, once.
     fn tell(&self) {
-        let events: Vec<ImageEvent> = self.units.with(|validation, stages| {
+        let events: Vec<ImageEvent> = self.checks.units.with(|validation, stages| {
             let mut untold = Vec::new();
             for (unit, reason) in validation.rejected() {
                 let stage = &mut stages[unit as usize];
@@ -435,7 +362,7 @@ impl DefinitionGenerator for Package {
         if let Some(event) = self.event(unit) {
             return Some(event.to_string().into());
         }
-        let is_unused = self.stage(unit) == Some(UnitStage::Unused) && provider.is_none();
+        let is_unused = self.checks.stage(unit) == Some(UnitStage::Unused) && provider.is_none();
         is_unused
             .then(|| format!("image {} has it in unit {name}, which is not in use yet", self.name).into())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use uruk_core::{MaterializationUnit, ResourceTracker};
+use uruk_core::{MaterializationUnit, ResourceTracker, SymbolFlags, SymbolName};
 use uruk_pipeline::object::{ObjectBuffer, UnitTraits};
 
 use crate::error::JitError;
@@ -20,6 +20,24 @@ impl FileUnits {
     /// A unit alone.
     pub(crate) fn alone(unit: Box<dyn MaterializationUnit>, traits: UnitTraits) -> Self {
         Self { unit, traits, others: Vec::new() }
+    }
+
+    /// How many symbols they define, and the weak ones among these with the names of their units: such a one may yield to another's.
+    pub(crate) fn definitions(&self) -> (u64, Vec<(Box<str>, SymbolName)>) {
+        let (mut count, mut weak) = (0, Vec::new());
+        for unit in std::iter::once(&self.unit).chain(&self.others) {
+            let mut interface = unit.interface();
+            if let Some(initializer) = interface.initializer.take() {
+                interface = interface.with_initializer(initializer);
+            }
+            for (symbol, flags) in interface.symbols.iter() {
+                count += 1;
+                if flags.contains(SymbolFlags::WEAK) {
+                    weak.push((unit.name().into(), symbol.clone()));
+                }
+            }
+        }
+        (count, weak)
     }
 }
 

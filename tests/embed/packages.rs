@@ -339,6 +339,39 @@ fn a_host_leaves_a_unit_out_and_says_what_its_definitions_are() {
     assert_eq!(load(ImageOptions::new().definitions(|_| Some([7; 32])).without("round.ll")), "UR");
 }
 
+/// Between the question to the host and the answer about a unit another one was rejected, which takes answers back that the question relied on. A unit
+/// that is right was rejected then, for good.
+#[test]
+fn a_rejection_while_the_host_is_asked_takes_no_unit_with_it_that_is_right() {
+    let builder = builder();
+    let function = |name: &str| format!("define i64 @{name}(i64 %x) {{ ret i64 %x }}");
+    for name in ["inner", "outer", "other"] {
+        builder.add_ir_text(&format!("{name}.ll"), &function(name)).expect("new");
+    }
+    for (unit, definition) in
+        [("inner.ll", "one"), ("outer.ll", "inner"), ("outer.ll", "two"), ("other.ll", "three")]
+    {
+        builder.assume(unit, definition, [7; 32]);
+    }
+    let package = PackageOnDisk::built(builder);
+    let jit = engine(1);
+    let (loaded, asked) =
+        (Arc::<Mutex<Option<LoadedImage>>>::default(), Arc::<Mutex<Vec<String>>>::default());
+    let (image, names) = (loaded.clone(), asked.clone());
+    let options = ImageOptions::new().definitions(move |name| {
+        names.lock().push(name.to_owned());
+        let image = image.lock().clone().filter(|_| name == "two");
+        image.inspect(|image| drop(image.redefined("three")));
+        Some([7; 32])
+    });
+    let image = package.load(&jit, options);
+    *loaded.lock() = Some(image.clone());
+    assert_eq!((call(&jit, "inner", 1), states(&image)), (1, "Uuu".to_owned()));
+    assert_eq!((call(&jit, "outer", 2), states(&image)), (2, "UUR".to_owned()));
+    assert_eq!(*asked.lock(), ["one", "two", "one", "two"]);
+    loaded.lock().take();
+}
+
 #[test]
 fn a_definition_that_the_session_has_already_rejects_the_unit() {
     let package = PackageOnDisk::of(&[("first.ll", FIRST), ("round.ll", ROUND)]);

@@ -99,6 +99,15 @@ impl ExecutionSession {
         ready.filter(|_| answered)
     }
 
+    /// How many definitions have come and gone in all dylibs, and how many removals have begun. It never falls, and while it stays the same, so do
+    /// answers about which unit provides a symbol.
+    ///
+    /// # Cost
+    /// A transaction of two reads.
+    pub fn definition_changes(&self) -> u64 {
+        self.transact(|state, _| state.definitions.definition_changes())
+    }
+
     /// How often link orders of this session have changed. Read it before a
     /// [`link_order`](crate::JitDylib::link_order): while the number is unchanged, so is that order.
     ///

@@ -18,6 +18,7 @@
 //! | `bind.rs` | words that hold addresses get their values |
 //! | `validate.rs`, `containing.rs`, `unit_set.rs` | which units of a package are still right, and which contain code of which |
 //! | `stages.rs` | which are in use, beside redefinitions |
+//! | `replaced.rs` | which contain no code of definitions that others have replaced |
 //! | `error.rs` | the sentences |
 //!
 //! An image is whole, or a package of units each of which is. Whole means that its parts refer to each other directly, and that what it does not define is an import, which the session looks up as it does
@@ -40,6 +41,7 @@ mod link;
 mod open;
 mod package;
 mod reader;
+mod replaced;
 mod sections;
 mod stages;
 mod tables;
@@ -59,8 +61,9 @@ pub use link::{BuiltImage, link_image, link_image_in_order};
 pub use open::{ImageFile, OverusedFunction};
 pub use package::{BuiltUnit, package};
 pub use reader::ImageReader;
+pub use replaced::Unreplaced;
 pub use sections::{ImageSection, ImageSections};
-pub use stages::{Redefined, UnitStage, UnitStages};
+pub use stages::{Redefined, Revocable, UnitStage, UnitStages};
 pub use units::{ContainedCode, KeyOfUnit, PackedUnit, UnitKey};
 pub use validate::{Rejection, SourceMatch, Validation};
 pub use writer::seal;

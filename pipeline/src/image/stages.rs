@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!  a unit, at its first use                             a redefinition
-//!    ask the host for keys of definitions                 the host gives another key from now on
-//!    under the lock: check them, mark the unit used       under the lock: reject the units with its code that are not used
+//!    under the lock: of which definitions are keys needed? the host gives another key from now on
+//!    ask the host for these                               under the lock: reject the units with its code that are not used,
+//!    under the lock: check them, mark the unit used         and take back the answers for others
 //! ```
 //!
-//! **Holds.** Either the redefinition finds the unit used, or the unit finds the redefinition. `loom-tests/tests/image_validate.rs` checks it,
-//! with this file.
+//! **Holds.** Either the redefinition finds the unit used, or the unit finds the redefinition. A unit is rejected by keys that were asked for after the
+//! latest answer was taken back. `loom-tests/tests/image_validate.rs` checks both, with this file.
 
 use uruk_core::sync::{Mutex, weakened};
 
@@ -31,6 +32,12 @@ pub struct Redefined {
     pub rejected: Vec<u32>,
     /// Their images are in use, and contain the older code.
     pub in_use: Vec<u32>,
+}
+
+/// Answers that are taken back at times.
+pub trait Revocable {
+    /// How many times answers were taken back.
+    fn revocations(&self) -> u64;
 }
 
 /// The stages of units, and the answers about them, under one lock.
@@ -57,28 +64,51 @@ impl<A> UnitStages<A> {
         ask(answers, stages)
     }
 
-    /// Marks a unit used, if `check` has nothing against it.
+    /// Has `check` decide on a unit by the `keys` of the definitions that `names` gives. The keys are asked for without the lock. If nothing is
+    /// against the unit, the one given as `used` is marked so.
+    ///
+    /// Answers that `names` relied on may be taken back before `check` runs. Then all of it is done again. Each time another unit was rejected, so that
+    /// has an end.
     ///
     /// # Errors
     /// Those of `check`.
-    pub fn begin_use<E>(&self, unit: usize, check: impl FnOnce(&mut A) -> Result<(), E>) -> Result<(), E> {
+    pub fn decide<N, K, E>(
+        &self,
+        used: Option<u32>,
+        names: impl Fn(&mut A) -> N,
+        keys: impl Fn(N) -> K,
+        check: impl Fn(&mut A, &K) -> Result<(), E>,
+    ) -> Result<(), E>
+    where
+        A: Revocable,
+    {
         let mark = |stages: &mut [UnitStage]| {
-            if let Some(stage) = stages.get_mut(unit) {
+            if let Some(stage) = used.and_then(|unit| stages.get_mut(unit as usize)) {
                 *stage = UnitStage::Used;
             }
         };
         let is_later = weakened("image_validate::marks_after_the_check");
-        self.with(|answers, stages| {
-            check(answers)?;
-            if !is_later {
-                mark(stages);
+        let decided = loop {
+            let (names, seen) = self.with(|answers, _| (names(answers), answers.revocations()));
+            let keys = keys(names);
+            let decided = self.with(|answers, stages| {
+                if answers.revocations() != seen && !weakened("image_validate::checks_by_an_older_look") {
+                    return None;
+                }
+                let decided = check(answers, &keys);
+                if decided.is_ok() && !is_later {
+                    mark(stages);
+                }
+                Some(decided)
+            });
+            if let Some(decided) = decided {
+                break decided;
             }
-            Ok(())
-        })?;
-        if is_later {
+        };
+        if decided.is_ok() && is_later {
             self.with(|_, stages| mark(stages));
         }
-        Ok(())
+        decided
     }
 
     /// Has `reject` reject those of the `closure` of a redefinition that are not in use. Those that were rejected before are not counted.

@@ -17,6 +17,7 @@ use uruk_core::Readable;
 
 use super::containing::Containing;
 use super::reader::ImageReader;
+use super::stages::Revocable;
 use super::unit_set::UnitSet;
 use super::units::{ContainedCode, KeyOfUnit, UnitKey};
 
@@ -94,6 +95,8 @@ pub struct Validation {
     reasons: Vec<Rejection>,
     /// Those that were found to be valid.
     valid: UnitSet,
+    /// How many times that was forgotten of all.
+    revocations: u64,
     /// Those that the latest answer depends on. The set stays for the sake of its memory.
     visited: UnitSet,
     /// Made when it is first asked for.
@@ -108,6 +111,7 @@ impl Validation {
             rejected: vec![0; units].into(),
             reasons: Vec::new(),
             valid: UnitSet::none_of(units),
+            revocations: 0,
             visited: UnitSet::none_of(units),
             containing: None,
         }
@@ -171,6 +175,7 @@ impl Validation {
         if self.note(units, reason) {
             // Units that contain their code may have been found valid, and are not used yet.
             self.valid.clear();
+            self.revocations += 1;
         }
     }
 
@@ -204,7 +209,7 @@ impl Validation {
     }
 
     /// The definitions that are in no unit and that the answer for a unit depends on. Those of units that were found to be
-    /// valid are not among them.
+    /// valid are not among them: they are asked for again once [answers were taken back](Revocable::revocations).
     ///
     /// # Cost
     /// As [`check`](Self::check).
@@ -316,6 +321,12 @@ impl Validation {
             None if self.valid.contains(unit) => Ok(0..0),
             None => Ok(reader.assumptions_of(unit)),
         }
+    }
+}
+
+impl Revocable for Validation {
+    fn revocations(&self) -> u64 {
+        self.revocations
     }
 }
 

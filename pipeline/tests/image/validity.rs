@@ -5,7 +5,8 @@ use std::path::Path;
 use uruk_core::SymbolFlags;
 use uruk_pipeline::arch::ProcessorLevel;
 use uruk_pipeline::image::{
-    BuiltUnit, ImageReader, Rejection, SourceMatch, UnitKey, Validation, link_image, package, seal,
+    BuiltUnit, ImageReader, Rejection, SourceMatch, UnitKey, Unreplaced, Validation, link_image, package,
+    seal,
 };
 use uruk_pipeline::object::ObjectBuffer;
 
@@ -237,4 +238,34 @@ fn two_thousand_units_in_a_chain_are_asked_about() {
     broken.reject(1_999, Rejection::LeftOut);
     assert!(broken.check(&reader, 0, &here).is_err());
     assert_eq!(broken.rejected().count(), 2_000);
+}
+
+/// All units of a chain are looked through, each of which contains code of the one before.
+#[test]
+fn a_definition_is_looked_at_once_until_the_session_changes() {
+    const UNITS: usize = 50;
+    let reader =
+        reader(UNITS, |number| number.checked_sub(1).map(|below| format!("f{below}")).into_iter().collect());
+    let (mut looks, mut unreplaced) = (0, Unreplaced::none_of(UNITS));
+    let mut changes = 5;
+    for unit in 0..UNITS as u32 {
+        let found = unreplaced.look(&reader, unit, changes, |_, _| {
+            looks += 1;
+            false
+        });
+        assert!(found.is_empty());
+        unreplaced.pass(changes, 3, changes + 3);
+        changes += 3;
+    }
+    assert_eq!(looks, UNITS - 1);
+    // One of another's is among those that came.
+    unreplaced.pass(changes, 3, changes + 4);
+    let first = |name: &str, home: u32| (name, home) == ("f0", 0);
+    let found = unreplaced.look(&reader, 9, changes + 4, first);
+    assert_eq!(found.iter().map(|(unit, name, _)| (*unit, *name)).collect::<Vec<_>>(), [(1, "f0")]);
+    assert_eq!(
+        unreplaced.look(&reader, 9, changes + 4, first).len(),
+        1,
+        "it is found until the unit is rejected"
+    );
 }

@@ -50,7 +50,7 @@ const PIPELINE: [&str; 20] = [
 ];
 
 /// The rooms of the facade, lowest first.
-const FACADE: [&str; 50] = [
+const FACADE: [&str; 51] = [
     "image_unit",       // a unit of an image, and why it was rejected
     "error",            // one type of errors
     "function",         // addresses as functions
@@ -76,6 +76,7 @@ const FACADE: [&str; 50] = [
     "image_options",
     "package_sources", // sources beside a package
     "package_bodies",  // functions of a package that may get other bodies
+    "package_checks",  // whether units of a package may be used
     "package",         // an image of many units
     "image",
     "image_instances", // code instances of an image

@@ -129,6 +129,12 @@ impl<P: Payload> Definitions<P> {
         self.names.changes()
     }
 
+    /// See [`crate::ExecutionSession::definition_changes`].
+    pub(crate) fn definition_changes(&self) -> u64 {
+        // A definition that is being removed is found no more, and goes later.
+        self.name_changes() + self.removals_begun()
+    }
+
     /// The row of `name` in `dylib`.
     pub(crate) fn find(&self, dylib: DylibId, name: &SymbolName) -> Option<RowId> {
         let lives = |row: &Row| !self.row_is_removing(row);
