@@ -15,6 +15,7 @@ use crate::archive::AddedArchive;
 use crate::error::JitError;
 use crate::image_options::ImageOptions;
 use crate::image_unit::{FromImage, RedefinedUnits, UnitState};
+use crate::loaded_images::RejectedUnits;
 use crate::package::Package;
 use crate::package_bodies::ImageBodyCounts;
 use crate::scope::Scope;
@@ -147,7 +148,7 @@ impl Scope {
     ///
     /// # Errors
     /// [`JitError::Image`] if the file is no image, if it is damaged, if others may write to it, if it was made for another processor, if an image
-    /// that it was [built on](crate::ImageBuilder::on) is not there, or if it is a whole and there are options for units; [`JitError::ImageNotFirst`] for a [system](ImageOptions::system) that comes too late;
+    /// that it was [built on](crate::ImageBuilder::on) is not there or has rejected units, whose code it may contain, or if it is a whole and there are options for units; [`JitError::ImageNotFirst`] for a [system](ImageOptions::system) that comes too late;
     /// [`JitError::Define`] if it is loaded there already. A lookup of a unit that was rejected and has no source fails with
     /// [`JitError::UnitRejected`].
     ///
@@ -188,7 +189,8 @@ impl Scope {
         let sections = image.map_sections()?;
         if image.reader().is_package() {
             let package = self.load_package(image, options)?;
-            files.images.note(&tracker, package.reader());
+            let units: Arc<dyn RejectedUnits> = package.clone();
+            files.images.note(&tracker, package.reader(), Some(Arc::downgrade(&units)));
             return Ok(LoadedImage { image: Loaded::Package(package), sections });
         }
         if options.is_of_units() {
@@ -200,7 +202,7 @@ impl Scope {
         let generator = Arc::new(generator);
         // A tracker that was removed meanwhile drops it, and so the generator.
         let _ = self.serve(&tracker, generator.clone()).stay(&tracker, self.is_of_tracker());
-        files.images.note(&tracker, generator.reader());
+        files.images.note(&tracker, generator.reader(), None);
         Ok(LoadedImage { image: Loaded::Whole(generator), sections })
     }
 

@@ -26,6 +26,7 @@ use crate::error::JitError;
 use crate::files::Files;
 use crate::image_options::{ImageOptions, RejectObserver};
 use crate::image_unit::{FromImage, ImageEvent, RedefinedUnits, UnitRejected, UnitState};
+use crate::loaded_images::RejectedUnits;
 use crate::package_bodies::{AboutBody, ImageBodyCounts, UnitBodies, stubs_before};
 use crate::package_checks::PackageChecks;
 use crate::package_sources::{MatchedSources, SourcePlace, match_sources};
@@ -333,6 +334,15 @@ impl Redefinable for Package {
         if self.refers_to(dylib) {
             functions.iter().for_each(|function| drop(self.redefined(function.as_str())));
         }
+    }
+}
+
+impl RejectedUnits for Package {
+    fn first_rejected(&self) -> Option<(Box<str>, Rejection)> {
+        let event = self.checks.units.with(|validation, _| {
+            validation.rejected().next().map(|(unit, reason)| self.event_of(unit, reason))
+        });
+        event.map(|event| (event.unit, event.reason))
     }
 }
 

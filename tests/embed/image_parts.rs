@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk::core::WithCauses;
 use uruk::pipeline::image::{HostPartError, ImageFile, seal};
+use uruk::pipeline::object::ObjectBuffer;
 use uruk::{ImageBuilder, ImageOptions, Jit, JitError, LoadedImage, Scope};
 
 use crate::support::{c, engine};
@@ -203,4 +204,38 @@ fn an_image_is_refused_where_the_one_below_is_missing_or_another_one() {
     load(&jit, &other);
     let text = refused(&jit, &upper);
     assert!(text.contains("and the lower.uim that is loaded is "), "{text}");
+}
+
+#[test]
+fn an_image_is_refused_on_a_package_with_a_rejected_unit() {
+    let images = Images::new();
+    // A compiler writes the name of a file that it reads into the object.
+    let even = c("even.o", "int even(void) { return 2; }");
+    let [odd, other] = [3, 5].map(|answer| c("odd.o", &format!("int odd(void) {{ return {answer}; }}")));
+    let lower = builder(true);
+    for object in [&even, &odd] {
+        lower.add_object(object.clone()).expect("the names are free");
+    }
+    let lower = images.write("lower", lower);
+    for is_package in [false, true] {
+        let source = "int even(void); int upper(void) { return even() + 1; }";
+        let upper = images.build("upper", source, &[&lower], is_package);
+        let load_lower = |odd: &ObjectBuffer| {
+            let options = ImageOptions::new().source(even.clone()).source(odd.clone());
+            let jit = engine(1);
+            jit.load_image(&lower, options).unwrap_or_else(|error| panic!("{}", WithCauses(&error)));
+            jit
+        };
+        let jit = load_lower(&odd);
+        load(&jit, &upper);
+        assert_eq!(call(&jit, "upper"), 3);
+        let jit = load_lower(&other);
+        let text = refused(&jit, &upper);
+        let built = "upper.uim: it was built on lower.uim, and may contain code of its unit odd.o, which is not used: it was compiled from another source";
+        assert!(
+            text.contains(built) && text.ends_with("build lower.uim again, and this one on it"),
+            "{text}"
+        );
+        assert_eq!(call(&jit, "odd"), 5);
+    }
 }

@@ -114,6 +114,21 @@ pub enum ImageError {
         /// The image that is there instead.
         found: Box<str>,
     },
+    /// A unit of an image that it was built on is not used there.
+    #[error(
+        "{}: it was built on {below}, and may contain code of its unit {unit}, which is not used: {reason}; build {below} again, and this one on it",
+        path.display()
+    )]
+    BelowRejected {
+        /// The file.
+        path: PathBuf,
+        /// The file name of the other image, when this one was built.
+        below: Box<str>,
+        /// The unit of that.
+        unit: Box<str>,
+        /// Why it is not used.
+        reason: Box<str>,
+    },
     /// There is no memory for it.
     #[error("{}: cannot be mapped", path.display())]
     Memory {
