@@ -69,6 +69,11 @@ fn commit(fault: &str) {
                 eaten.push(vec![1u8; 1 << 20]);
             }
         }
+        "leave" => {
+            // The direction to the host alone, or the thread that watches that would end the process.
+            rustix::net::shutdown(std::io::stdin(), rustix::net::Shutdown::Write).expect("it is a socket");
+            commit("loop")
+        }
         "open" => {
             eprintln!("{}", std::fs::File::open("/etc/passwd").expect_err("no file can be opened"));
             std::process::exit(4)
@@ -428,6 +433,21 @@ fn a_job_whose_helper_is_killed_from_outside_is_done_by_another() {
         assert_eq!(compiled.is_ok(), is_done, "{fault}: {stats:?}");
         assert_eq!((stats.failed, stats.quarantined), (1, usize::from(!is_done)), "{fault}: {stats:?}");
     }
+}
+
+/// It is killed for that in the end, but by its host: the job that it had is to blame.
+#[test]
+fn a_job_whose_helper_closes_its_channel_and_goes_on_is_not_tried_again() {
+    let pool = HelperPool::new(helpers(&["leave@4:bad"]).count(1).unconfined(), helper_build());
+    let pool = Arc::new(pool);
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this machine");
+    let compiler = compiler.with_helpers(pool.clone()).expect("no hooks");
+    let compile = || compiler.compile(ThreadSafeModule::parse(&file("bad", 1)).expect("valid"));
+    let told = message(&compile().expect_err("its helper gives no answer"));
+    assert!(told.contains("it closed its channel, and went on for 1s"), "{told}");
+    let stats = pool.stats();
+    assert_eq!((stats.started, stats.failed, stats.quarantined), (2, 1, 1), "the second is idle: {stats:?}");
+    assert!(message(&compile().expect_err("it is known")).contains("is not tried again"));
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Helpers {
     }
 
     /// How many bytes an object may have, which is memory of this process. A helper that announces a larger one is ended, and its job fails.
-    /// 512 MiB, unless this says otherwise.
+    /// 512 MiB, unless this says otherwise. Messages of the compiler come beside it, in at most 16 MiB.
     #[must_use]
     pub fn answer(mut self, bytes: u32) -> Self {
         self.answer_bytes = bytes;

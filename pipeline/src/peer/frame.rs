@@ -174,11 +174,17 @@ impl FrameReader {
     /// Where the next bytes go. Never empty, and never behind the end of the frame.
     ///
     /// # Cost
-    /// At most 256 KiB are taken ahead of the bytes.
+    /// Ahead of the bytes, memory is taken for as many as have come, or for 256 KiB; never for more than the frame says. While memory
+    /// grows, an allocator that cannot extend it has the bytes that have come twice.
     pub fn room(&mut self) -> &mut [u8] {
         let Some(announced) = self.announced else { return &mut self.header[self.filled..] };
-        let left = announced.payload_bytes - self.filled;
-        self.payload.resize(self.filled + left.min(ROOM_BYTES), 0);
+        let end = announced.payload_bytes.min(self.filled + ROOM_BYTES);
+        if end > self.payload.capacity() {
+            // A vector that grows by itself would end with up to twice the frame's size.
+            let wanted = announced.payload_bytes.min((2 * self.filled).max(end));
+            self.payload.reserve_exact(wanted - self.payload.len());
+        }
+        self.payload.resize(end, 0);
         &mut self.payload[self.filled..]
     }
 
@@ -286,6 +292,30 @@ mod tests {
         reader.room().copy_from_slice(&lie);
         assert_eq!(reader.filled(HEADER_BYTES), Ok(None));
         assert_eq!(reader.room().len(), ROOM_BYTES);
+    }
+
+    #[test]
+    fn a_frame_takes_no_more_memory_than_it_says() {
+        let limits = FrameLimits::default();
+        for bulk_bytes in [1, ROOM_BYTES - 1, ROOM_BYTES, 2 * ROOM_BYTES + 1, 9 * ROOM_BYTES / 2] {
+            let stream = stream(&[(1, 1, b"body", &vec![7; bulk_bytes])]);
+            for piece in [1000, usize::MAX] {
+                let (mut reader, mut rest) = (FrameReader::new(limits), &stream[..]);
+                let frame = loop {
+                    let room = reader.room();
+                    let taken = room.len().min(rest.len()).min(piece);
+                    room[..taken].copy_from_slice(&rest[..taken]);
+                    rest = &rest[taken..];
+                    let frame = reader.filled(taken).expect("a frame");
+                    let ahead = reader.payload.capacity() - reader.filled.min(reader.payload.capacity());
+                    assert!(ahead <= reader.filled.max(ROOM_BYTES), "{ahead} bytes ahead");
+                    if let Some(frame) = frame {
+                        break frame;
+                    }
+                };
+                assert_eq!(frame.payload.capacity(), bulk_bytes + 4, "in pieces of {piece}");
+            }
+        }
     }
 
     #[test]

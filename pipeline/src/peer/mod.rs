@@ -15,6 +15,7 @@ mod channel;
 mod deadline;
 mod descriptors;
 mod frame;
+mod last_words;
 mod process;
 
 pub use channel::{Channel, ChannelError};

@@ -1,17 +1,16 @@
 //! [`PeerProcess`]: a program that was started to work for this process.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, pidfd_send_signal,
@@ -21,16 +20,14 @@ use super::channel::{Channel, ChannelError};
 use super::deadline::Deadline;
 use super::descriptors::set_aside;
 use super::frame::{FrameError, FrameLimits, PeerFrame};
+use super::last_words::LastWords;
 use crate::runtime::tls::SignalsBlocked;
 
-/// So much of what a peer writes to stderr is kept: its last words.
-const SAID_BYTES: usize = 4 << 10;
-
-/// So many times 4 KiB are read from stderr in one go.
-const PIECES_MAX: usize = 64;
-
 /// How long a peer that has closed its channel may take to end. Then it is killed.
-const END_MS: u64 = 1_000;
+const END_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long to wait between two looks at a process that has no descriptor.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A program to be started, with its arguments. It gets the environment of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +166,8 @@ pub struct PeerProcess {
     channel: Channel,
     said: LastWords,
     started: Instant,
+    /// Whether it was killed because it did not end after its channel was closed.
+    went_on: bool,
     /// The process that started it.
     owner: u32,
 }
@@ -201,12 +200,9 @@ impl PeerProcess {
         let (near, far) = UnixStream::pair()?;
         let mut child = command.stdin(OwnedFd::from(far)).spawn()?;
         let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-        let said = LastWords { stderr: child.stderr.take(), bytes: VecDeque::new() };
-        if let Some(stderr) = &said.stderr {
-            rustix::io::ioctl_fionbio(stderr, true)?;
-        }
+        let said = LastWords::of(child.stderr.take())?;
         let (channel, started, owner) = (Channel::new(near), Instant::now(), std::process::id());
-        Ok(Self { child, descriptor, channel, said, started, owner })
+        Ok(Self { child, descriptor, channel, said, started, went_on: false, owner })
     }
 
     /// From here on larger frames are not taken from it: it is ended when it announces one. To be called between two frames.
@@ -266,8 +262,7 @@ impl PeerProcess {
 
     /// Forgets what the peer has said so far, which belongs to earlier work.
     pub fn forget_words(&mut self) {
-        self.said.hear();
-        self.said.bytes.clear();
+        self.said.forget();
     }
 
     /// Ends the peer, which sent what makes no sense.
@@ -280,10 +275,10 @@ impl PeerProcess {
     pub(crate) fn end(&mut self, error: ChannelError, deadline: Deadline, is_received: bool) -> PeerError {
         let pid = self.pid();
         match error {
-            ChannelError::Closed => {
-                let end = self.reap();
-                PeerError::Ended { pid, end, said: self.said.take() }
-            }
+            ChannelError::Closed => match self.reap() {
+                Some(end) => PeerError::Ended { pid, end, said: self.said.take() },
+                None => self.lied(format!("it closed its channel, and went on for {END_LIMIT:?}")),
+            },
             ChannelError::Late => {
                 self.kill();
                 PeerError::Late { pid, limit: deadline.limit(), said: self.said.take() }
@@ -300,17 +295,27 @@ impl PeerProcess {
         }
     }
 
-    /// How it ended, which it is about to do by itself.
-    pub(crate) fn reap(&mut self) -> ProcessEnd {
-        let deadline = Deadline::after(Duration::from_millis(END_MS));
-        while let Some(descriptor) = &self.descriptor {
-            let mut ended = [PollFd::new(descriptor, PollFlags::IN)];
-            match poll(&mut ended, deadline.left().as_ref()) {
-                Err(Errno::INTR) => {}
-                _ => break,
+    /// How it ended, which it is about to do by itself. Nothing if it did not in time: it was killed for that, and by no other process.
+    pub(crate) fn reap(&mut self) -> Option<ProcessEnd> {
+        let is_gone = self.ends_by(Deadline::after(END_LIMIT));
+        let end = self.kill();
+        self.went_on |= !is_gone && end == ProcessEnd::Signal(Signal::KILL.as_raw());
+        (!self.went_on).then_some(end)
+    }
+
+    /// Waits for its end. Whether that has come.
+    fn ends_by(&mut self, deadline: Deadline) -> bool {
+        while matches!(self.child.try_wait(), Ok(None)) {
+            let (mut ended, wait) = match &self.descriptor {
+                Some(descriptor) => (vec![PollFd::new(descriptor, PollFlags::IN)], deadline.left()),
+                None => (Vec::new(), Some(LOOK_EVERY)),
+            };
+            let is_refused = poll(&mut ended, wait.as_ref()).is_err_and(|error| error != Errno::INTR);
+            if is_refused || deadline.is_over() {
+                return !matches!(self.child.try_wait(), Ok(None));
             }
         }
-        self.kill()
+        true
     }
 
     /// Kills it, if it has not ended yet, and reaps it.
@@ -329,67 +334,6 @@ impl Drop for PeerProcess {
         if self.owner == std::process::id() {
             self.kill();
         }
-    }
-}
-
-/// The end of what a peer writes to stderr.
-#[derive(Debug)]
-struct LastWords {
-    /// Nothing once it is closed.
-    stderr: Option<ChildStderr>,
-    bytes: VecDeque<u8>,
-}
-
-impl LastWords {
-    /// Waits for the channel, and takes what is said meanwhile: a peer that says a lot must not wait for a reader.
-    fn wait(
-        &mut self,
-        stream: &UnixStream,
-        until: PollFlags,
-        deadline: Deadline,
-    ) -> Result<(), ChannelError> {
-        loop {
-            self.hear();
-            if deadline.is_over() {
-                return Err(ChannelError::Late);
-            }
-            let left = deadline.left();
-            let mut awaited = vec![PollFd::new(stream, until)];
-            awaited.extend(self.stderr.as_ref().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
-            match poll(&mut awaited, left.as_ref()) {
-                Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(ChannelError::System(error.into())),
-            }
-        }
-    }
-
-    /// Takes what has been said, but no more than a pipe has: a peer may say something for ever. Never waits.
-    fn hear(&mut self) {
-        let mut piece = [0; 4 << 10];
-        for _ in 0..PIECES_MAX {
-            let Some(stderr) = &mut self.stderr else { return };
-            match stderr.read(&mut piece) {
-                Ok(0) => self.stderr = None,
-                Ok(heard) => {
-                    self.bytes.extend(&piece[..heard]);
-                    let beyond = self.bytes.len().saturating_sub(SAID_BYTES);
-                    self.bytes.drain(..beyond);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => self.stderr = None,
-            }
-        }
-    }
-
-    /// The last words, fit for a message.
-    fn take(&mut self) -> String {
-        self.hear();
-        let bytes: Vec<u8> = std::mem::take(&mut self.bytes).into();
-        let text = String::from_utf8_lossy(&bytes);
-        let is_plain = |letter: &char| *letter == '\n' || !letter.is_control();
-        text.trim().chars().filter(is_plain).collect()
     }
 }
 
@@ -426,6 +370,7 @@ pub fn end_with_parent(channel: &Channel, parent: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::last_words::SAID_BYTES;
 
     fn shell(script: &str) -> PeerProcess {
         let arguments = ["-c", script].map(OsString::from).into();
@@ -471,6 +416,26 @@ mod tests {
             let error =
                 shell(script).receive(Deadline::after(Duration::from_millis(50))).expect_err("it is late");
             assert!(matches!(error, PeerError::Late { .. }), "{script}: {error}");
+        }
+    }
+
+    /// Its end is no work of another process: the work that it had is to blame.
+    #[test]
+    fn a_peer_that_closes_its_channel_and_goes_on_is_ended_for_that() {
+        let mut peer = shell("exec <&-; echo on >&2; while true; do :; done");
+        for _ in 0..2 {
+            let error = peer.receive(soon()).expect_err("it is closed");
+            let PeerError::Lied { why, .. } = &error else { panic!("{error}") };
+            assert_eq!(why, "it closed its channel, and went on for 1s");
+        }
+        // The same without a descriptor of the process; and one that ends a little later.
+        for (script, is_lie) in [("exec <&-; exec sleep 1000", true), ("exec <&-; sleep 0.1; exit 3", false)]
+        {
+            let mut peer = shell(script);
+            peer.descriptor = None;
+            let error = peer.receive(soon()).expect_err("it is closed");
+            let is_end = matches!(error, PeerError::Ended { end: ProcessEnd::Exited(3), .. });
+            assert!(is_end != is_lie && matches!(error, PeerError::Lied { .. }) == is_lie, "{error}");
         }
     }
 
