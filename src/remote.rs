@@ -16,9 +16,9 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// # Errors
-    /// [`JitError::Remote`] if the program cannot be started.
-    pub(crate) fn spawn(program: &RemoteProgram) -> Result<Self, JitError> {
-        Ok(Self { executor: RemoteExecutor::spawn(program)?, starting: Mutex::new(()) })
+    /// [`JitError::Remote`] if the program cannot be started, or does not listen.
+    pub(crate) fn reach(program: &RemoteProgram) -> Result<Self, JitError> {
+        Ok(Self { executor: RemoteExecutor::reach(program)?, starting: Mutex::new(()) })
     }
 
     /// The symbols of its libraries.

@@ -2,18 +2,23 @@
 //!
 //! This program is its own executor: the engine starts it with the name of one of its tests, [`executor`], and with the fault to commit.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use uruk::core::WithCauses;
 use uruk::pipeline::memory::InProcessMemoryManager;
-use uruk::pipeline::peer::{Channel, ProcessEnd, receive_descriptors};
-use uruk::pipeline::remote::{RemoteError, RemoteProgram, serve_executor_watched};
+use uruk::pipeline::peer::{Channel, PeerProgram, ProcessEnd, receive_descriptors};
+use uruk::pipeline::remote::{
+    ExecutorAddress, ExecutorListener, RemoteError, RemoteProgram, Startup, serve_executor_watched,
+};
 use uruk::{Jit, JitBuilder, JitError, OnCall};
 
-/// The messages of the protocol, as far as the scene of these tests has them.
-const MESSAGES: [(u16, &str); 12] = [
+/// The messages of the protocol that an executor takes, or sends from where it is watched.
+const MESSAGES: [(u16, &str); 15] = [
     (1, "hello"),
     (2, "ready"),
     (3, "publish"),
@@ -21,8 +26,11 @@ const MESSAGES: [(u16, &str); 12] = [
     (5, "retired"),
     (6, "find"),
     (7, "found"),
+    (8, "load"),
+    (9, "loaded"),
     (10, "start"),
     (11, "call"),
+    (12, "run"),
     (13, "returned"),
     (15, "broken"),
     (16, "end"),
@@ -54,15 +62,18 @@ fn executor() {
 /// An executor whose first answers are sound, but for one.
 fn tell_a_lie(lie: &str) {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("there is a stdin");
-    let mut channel = Channel::new(UnixStream::from(stdin));
+    let mut channel = Channel::new(stdin);
     receive_descriptors(channel.stream()).expect("they come");
     channel.receive().expect("a greeting");
-    let ready = |protocol: u8, base: &[u8]| [&[protocol], base, &[0; 6]].concat();
-    let sound = ready(1, &[0x80, 0x80, 0x04]); // memory begins at 0x10000
+    // Process 1 of x86-64, in pages of 4 KiB.
+    let ready = |protocol: u8, base: &[u8]| [&[protocol, 1, 62, 0x80, 0x20], base, &[0; 6]].concat();
+    let sound = ready(2, &[0x80, 0x80, 0x04]); // memory begins at 0x10000
     let (kind, body) = match lie {
-        "version" => (2, ready(2, &[0x80, 0x80, 0x04])),
-        "base" => (2, ready(1, &[1])),
-        "half" => (2, vec![1]),
+        "version" => (2, ready(1, &[0x80, 0x80, 0x04])),
+        "base" => (2, ready(2, &[1])),
+        "half" => (2, vec![2]),
+        "machine" => (2, [&[2, 1, 3, 0x80, 0x20], &sound[5..]].concat()),
+        "pages" => (2, [&[2, 1, 62, 0x81, 0x20], &sound[5..]].concat()),
         "kind" => (9, sound.clone()),
         _ => (2, sound.clone()),
     };
@@ -74,6 +85,8 @@ fn tell_a_lie(lie: &str) {
         "id" => (7, request.id + 1, &[1, 0]),
         "answer" => (13, request.id, &[0]),
         "retired" => (5, 7, &[]),
+        "fault" => (14, 0, &[0; 15]),
+        "ended" => (17, 0, &[0, 0]),
         _ => (99, request.id, &[]),
     };
     channel.send(kind, id, body, &[]).expect("the host is there");
@@ -88,6 +101,34 @@ fn program(arguments: &[&str]) -> RemoteProgram {
 
 fn engine() -> JitBuilder {
     Jit::builder().threads(2).executor(program(&[]))
+}
+
+/// This program as one that listens, in a thread that goes on to the end.
+fn listening(address: &str, arguments: &[&str]) -> ExecutorAddress {
+    let listener = ExecutorListener::bind(&address.parse().expect("an address")).expect("it is free");
+    let address = listener.address().expect("it has one");
+    let first = ["--exact", "executor", "--nocapture", "--quiet", "as-executor"];
+    let arguments = first.iter().chain(arguments).map(Into::into).collect();
+    let program = PeerProgram { path: std::env::current_exe().expect("a program"), arguments };
+    std::thread::spawn(move || listener.serve(&program));
+    address
+}
+
+fn socket(name: &str) -> String {
+    format!("unix:{}/uruk-{}-{name}", std::env::temp_dir().display(), std::process::id())
+}
+
+/// The ways to an executor: memory is shared, or sent; it is started, or listens on a socket or a port.
+fn ways(name: &str, arguments: &[&str]) -> [(&'static str, RemoteProgram); 5] {
+    let socket = RemoteProgram::listening_at(listening(&socket(name), arguments));
+    let port = RemoteProgram::listening_at(listening("localhost:0", arguments));
+    [
+        ("started", program(arguments)),
+        ("started, sent", program(arguments).sends_memory(true)),
+        ("socket", socket.clone()),
+        ("socket, sent", socket.sends_memory(true)),
+        ("port", port),
+    ]
 }
 
 /// Functions that another file calls, and a thread-local variable.
@@ -158,6 +199,7 @@ fn end_of(error: &JitError) -> Option<ProcessEnd> {
 
 /// Adds the files, begins, and calls what they define.
 fn scene(jit: &Jit) -> Result<Vec<u64>, JitError> {
+    jit.load_library("libm.so.6")?;
     jit.add_ir_text("counter.ll", COUNTER)?;
     jit.add_ir_text("caller.ll", CALLER)?;
     let query = jit.create_tracker();
@@ -177,12 +219,135 @@ fn scene(jit: &Jit) -> Result<Vec<u64>, JitError> {
 
 #[test]
 fn code_runs_in_another_process_as_here() {
-    let jit = engine().build().expect("an engine");
+    for (way, program) in ways("runs", &[]) {
+        let jit = Jit::builder().threads(2).executor(program).build().expect(way);
+        code_runs_by(way, &jit);
+    }
+}
+
+fn code_runs_by(way: &str, jit: &Jit) {
     // 5, once by the constructor and twice by `twice`; the sum; a thread-local variable; a variable, and the handler that counts once more.
-    assert_eq!(scene(&jit).expect("it runs"), [8, 286, 8, 9, 11, 8, 9]);
+    assert_eq!(scene(jit).expect(way), [8, 286, 8, 9, 11, 8, 9], "{way}");
     let pid = jit.executor().expect("there is one").pid();
     assert_eq!(jit.call_there("where", &[]).expect("it runs"), u64::from(pid));
     assert_ne!(pid, std::process::id());
+}
+
+/// The process that has started an executor says how it ended: the end of a connection alone does not.
+#[test]
+fn the_end_of_an_executor_that_listens_is_told_as_that_of_one_that_was_started() {
+    let ends = "
+        declare void @llvm.trap()
+        declare void @_exit(i32)
+        define i64 @crash() { call void @llvm.trap() ret i64 1 }
+        define i64 @leave() { call void @_exit(i32 7) ret i64 0 }";
+    for (way, program) in ways("ends", &[]) {
+        for (name, end) in [("crash", ProcessEnd::Signal(4)), ("leave", ProcessEnd::Exited(7))] {
+            let jit = Jit::builder().threads(1).executor(program.clone()).build().expect(way);
+            jit.add_ir_text("ends.ll", ends).expect("the names are new");
+            let error = jit.call_there(name, &[]).expect_err("it ends");
+            assert_eq!(end_of(&error), Some(end), "{way}: {}", told(&error));
+            let is_told = told(&error).contains("in `crash` + 0x");
+            assert_eq!(is_told, name == "crash", "{way}: {}", told(&error));
+        }
+    }
+}
+
+/// An executor that is killed while it sends, or takes, any message.
+#[test]
+fn an_end_of_an_executor_that_listens_is_an_error_at_each_message() {
+    for (number, name) in MESSAGES {
+        let address = listening(&socket(&format!("kill-{name}")), &[&format!("kill={number}")]);
+        for sends_memory in [false, true] {
+            let program = RemoteProgram::listening_at(address.clone()).sends_memory(sends_memory);
+            let jit = Jit::builder().threads(2).executor(program).build();
+            match jit.and_then(|jit| scene(&jit)) {
+                Err(error) => assert!(told(&error).contains("ended by SIGKILL"), "{name}: {}", told(&error)),
+                Ok(_) => assert!(["run", "broken", "end"].contains(&name), "{name}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn no_executor_at_an_address_is_an_error() {
+    for address in ["unix:/nonexistent/executor", "localhost:1"] {
+        let program = RemoteProgram::listening_at(address.parse().expect("an address"));
+        let error = Jit::builder().executor(program).build().expect_err(address);
+        assert!(matches!(&error, JitError::Remote(RemoteError::Connect { .. })), "{error:?}");
+        let told = told(&error);
+        assert!(told.contains("no executor runs code for this process there"), "{told}");
+    }
+    // A program that is no executor ends at once.
+    let path = socket("false");
+    let listener = ExecutorListener::bind(&path.parse().expect("an address")).expect("it is free");
+    let address = listener.address().expect("it has one");
+    std::thread::spawn(move || {
+        listener.serve(&PeerProgram { path: "/bin/false".into(), arguments: Vec::new() })
+    });
+    let error =
+        Jit::builder().executor(RemoteProgram::listening_at(address)).build().expect_err("no executor");
+    assert!(told(&error).contains("its process exited with code 1 before it was ready"), "{}", told(&error));
+}
+
+/// A socket among the files is replaced when no process listens on it any more, and not before.
+#[test]
+fn a_socket_that_was_left_over_is_replaced() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = std::env::temp_dir().join(format!("uruk-{}-left", std::process::id()));
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("it is free"));
+    let address = ExecutorAddress::Unix(path.clone());
+    let listener = ExecutorListener::bind(&address).expect("it was left over");
+    let mode = std::fs::metadata(&path).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o077, 0, "it is for its owner alone");
+    ExecutorListener::bind(&address).expect_err("it is in use");
+    drop(listener);
+    assert!(!path.exists());
+}
+
+/// The host of [`an_executor_does_not_outlive_its_host`], when that has started this program; otherwise nothing.
+#[test]
+fn host() {
+    let argument =
+        |name: &str| std::env::args().find_map(|argument| Some(argument.strip_prefix(name)?.to_owned()));
+    let Some(address) = argument("as-host=") else { return };
+    let program = match address.as_str() {
+        "" => program(&[]),
+        address => RemoteProgram::listening_at(address.parse().expect("an address")),
+    };
+    let jit = Jit::builder().threads(1).executor(program).build().expect("an engine");
+    jit.add_ir_text("loop.ll", "define i64 @spin() { br label %again again: br label %again }")
+        .expect("the name is new");
+    jit.lookup("spin").expect("it links");
+    let pid = jit.executor().expect("there is one").pid();
+    writeln!(std::io::stdout(), "executor {pid}").expect("it is read");
+    let error = jit.call_there("spin", &[]).expect_err("it does not end");
+    panic!("{error}");
+}
+
+/// A host that is killed says no farewell. Its executor is gone within a second, also in the middle of a call.
+#[test]
+fn an_executor_does_not_outlive_its_host() {
+    let socket = listening(&socket("outlives"), &[]).to_string();
+    let port = listening("localhost:0", &[]).to_string();
+    for address in ["", &socket, &port] {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command.args(["--exact", "host", "--nocapture", "--quiet", &format!("as-host={address}")]);
+        let mut host = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let lines = BufReader::new(host.stdout.take().expect("a pipe")).lines();
+        let mut numbers =
+            lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("executor ")?.parse().ok());
+        let number: i32 = numbers.next().expect("it has an executor");
+        let executor = Pid::from_raw(number).expect("a process");
+        let executor = pidfd_open(executor, PidfdFlags::empty()).expect("it runs");
+        host.kill().expect("it runs");
+        let killed = Instant::now();
+        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let mut ended = [PollFd::new(&executor, PollFlags::IN)];
+        assert_eq!(poll(&mut ended, Some(&limit)), Ok(1), "`{address}`: it runs on");
+        assert!(killed.elapsed() < Duration::from_secs(1), "`{address}`: {:?}", killed.elapsed());
+        host.wait().expect("it was started here");
+    }
 }
 
 /// Memory that was given back is used again only when the executor has forgotten the code: before the answer to a later call.
@@ -265,11 +430,23 @@ fn a_call_that_takes_too_long_is_an_error() {
 fn an_end_at_each_message_is_an_error_and_no_hang() {
     for (number, name) in MESSAGES {
         let killed = program(&[&format!("kill={number}")]);
-        let result = Jit::builder().threads(2).executor(killed).build().and_then(|jit| scene(&jit));
+        let jit = Jit::builder().threads(2).executor(killed).build();
+        let result = jit.and_then(|jit| {
+            let results = scene(&jit)?;
+            // It calls its host back no more: it becomes the program, which returns the value of the counter.
+            let main = jit.lookup("counted")?.address;
+            let end = jit.executor().expect("there is one").run_program(&Startup::default(), main, &[]);
+            match end.process_end() {
+                Some(ProcessEnd::Exited(code)) => Ok((results, code)),
+                _ => Err(end.into()),
+            }
+        });
         match result {
             Err(error) => assert!(told(&error).contains("was ended by SIGKILL"), "{name}: {}", told(&error)),
             // Nothing waits for the answer to these, or the scene has none of them.
-            Ok(results) => assert!(["broken", "end"].contains(&name), "{name}: {results:?}"),
+            Ok(results) => {
+                assert!(["broken", "end"].contains(&name) && results.1 == 9, "{name}: {results:?}")
+            }
         }
     }
 }
@@ -281,15 +458,20 @@ fn an_executor_that_lies_is_an_error_and_is_ended() {
         ("base", "no memory begins at 0x1"),
         ("half", "it is no executor of this version"),
         ("kind", "it is no executor of this version"),
+        ("machine", "it runs code of another machine (3)"),
+        ("pages", "no memory begins at 0x10000 in pages of 4097 bytes"),
         ("few", "0 symbols for 1 names"),
         ("many", "half an answer"),
         ("id", "an answer of kind 7 to no request"),
         ("answer", "an answer of kind 13 to no request"),
         ("retired", "code has gone that was there"),
+        ("fault", "half a fault"),
+        ("ended", "it says that it has ended"),
         ("nothing", "a message of kind 99"),
     ];
     for (lie, why) in lies {
-        let liar = Jit::builder().threads(1).executor(program(&[&format!("lie={lie}")]));
+        let liar = program(&[&format!("lie={lie}")]).sends_memory(lie == "pages");
+        let liar = Jit::builder().threads(1).executor(liar);
         let error = liar.build().and_then(|jit| jit.lookup("getpid").map(drop)).expect_err(lie);
         let told = told(&error);
         assert!(told.contains("broke the protocol, and was ended") && told.contains(why), "{lie}: {told}");

@@ -124,8 +124,8 @@ impl EngineOptions {
     /// [`JitError::Remote`] if that cannot be started.
     #[cfg(feature = "llvm")]
     fn ground_there(&self, program: &RemoteProgram) -> Result<Ground, JitError> {
-        let remote = Remote::spawn(program)?;
-        let memory = Arc::new(remote.executor.shared_memory().clone());
+        let remote = Remote::reach(program)?;
+        let memory = remote.executor.code_memory();
         let platform = self.platform();
         let layer = ObjectLinkingLayer::new(Arc::new(remote.executor.clone()), platform.clone());
         Ok(Ground { memory, image: None, platform, layer: Arc::new(layer), remote: Some(remote) })

@@ -10,7 +10,7 @@ use uruk::core::ExecutorSymbolDef;
 use uruk::core::sync::Arc;
 use uruk::core::sync::atomic::AtomicBool;
 use uruk::pipeline::peer::ProcessEnd;
-use uruk::pipeline::remote::{RemoteError, RemoteExecutor, RemoteProgram, Startup};
+use uruk::pipeline::remote::{ExecutorAddress, RemoteError, RemoteExecutor, RemoteProgram, Startup};
 
 use super::args::RunArgs;
 use super::examples::HOW;
@@ -31,19 +31,28 @@ pub(crate) struct ExecutorArgs {
     ///
     /// This command compiles and links into memory that both share, waits for the program, and ends as it has ended. Objects that were built for
     /// an executable (without -fPIC) may be refused.
+    ///
+    /// With an address, uruk-executor --listen ADDR runs the program: unix:PATH on this machine, or HOST:PORT. Directory, environment and libraries
+    /// are its own, and on HOST:PORT its input and output too.
     #[arg(
         help_heading = HOW,
         long,
+        value_name = "ADDR",
+        num_args = 0..=1,
+        require_equals = true,
         conflicts_with_all = ["on_call", "debugger", "perf", "backtrace", "image", "no_image"],
     )]
-    pub(crate) executor: bool,
+    pub(crate) executor: Option<Option<ExecutorAddress>>,
 }
 
 impl ExecutorArgs {
     /// The program that runs the code: this command, started once more. Nothing if it runs here.
     pub(crate) fn program(&self) -> Option<RemoteProgram> {
-        // The file that runs, also when an update has put another one in its place.
-        self.executor.then(|| RemoteProgram::new("/proc/self/exe").argument("executor"))
+        Some(match self.executor.clone()? {
+            Some(address) => RemoteProgram::listening_at(address),
+            // The file that runs, also when an update has put another one in its place.
+            None => RemoteProgram::new("/proc/self/exe").argument("executor"),
+        })
     }
 }
 
@@ -63,8 +72,10 @@ pub(super) fn run_there(
     if !replaced_allocation(jit)?.is_empty() {
         return Err(RunError::ReplacesAllocation);
     }
-    // A terminal's signals are for the program, which may handle them. It is started already, and has its own actions.
-    for signal in [SIGINT, SIGQUIT] {
+    // A terminal's signals are for the program, which may handle them. It is started already, and has its own actions. One that listens has another
+    // terminal, or none.
+    let shared = if executor.is_started() { &[SIGINT, SIGQUIT][..] } else { &[] };
+    for &signal in shared {
         let unseen = Arc::new(AtomicBool::new(false));
         // Refused, the command ends before the program does, and the program with it.
         let _ = signal_hook::flag::register(signal, unseen);

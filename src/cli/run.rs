@@ -334,7 +334,7 @@ fn entry_to_name(near: Option<&str>) -> String {
 fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, RunError> {
     // Loaded before memory for code is reserved, which then lies next to them and within reach.
     let process = ProcessSymbols::of_program();
-    let loaded_here = if args.executor.executor { &[][..] } else { &args.load };
+    let loaded_here = if args.executor.executor.is_some() { &[][..] } else { &args.load };
     for library in loaded_here {
         process.load_library(library).map_err(JitError::from)?;
     }

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
-use std::os::unix::net::UnixStream;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -41,7 +40,7 @@ pub trait Serving {
 /// Stdin is no channel of a [`HelperPool`](super::HelperPool), the pool speaks another protocol, or `serving` is not prepared.
 pub fn serve(serving: &mut dyn Serving) -> io::Result<()> {
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-    let mut channel = Channel::new(UnixStream::from(stdin));
+    let mut channel = Channel::new(stdin);
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why);
     let by_hand = |_| invalid("this is started by a host, not by hand: its stdin is no channel of helpers");
     let Some(hello) = next(&mut channel).map_err(by_hand)? else { return Ok(()) };
@@ -53,7 +52,7 @@ pub fn serve(serving: &mut dyn Serving) -> io::Result<()> {
         return Err(invalid("the host is of another version"));
     }
     serving.on_message(HELLO);
-    end_with_parent(&channel, greeting.parent)?;
+    end_with_parent(&channel, Some(greeting.parent))?;
     let build = serving.prepare()?;
     let space = AddressSpace::open();
     let first_bytes = space.bytes();
@@ -61,7 +60,7 @@ pub fn serve(serving: &mut dyn Serving) -> io::Result<()> {
     let unconfined = match greeting.confines {
         true => {
             let sizes = space.0.as_ref().map(File::as_fd);
-            confine(Needed { channel: channel.stream().as_fd(), sizes }).err().map(|error| error.to_string())
+            confine(Needed { channel: channel.stream(), sizes }).err().map(|error| error.to_string())
         }
         false => None,
     };

@@ -25,10 +25,12 @@ mod mapping;
 mod piece;
 mod ranges;
 mod reserve;
+mod sent;
 mod shared;
 mod slab;
 mod stack;
 mod temporary_file;
+mod there;
 mod window;
 
 use std::fmt;
@@ -47,8 +49,10 @@ pub(crate) use stack::StackMapping;
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
 pub use mapped_file::FileSegment;
+pub use sent::{SentMemory, SentRange};
 pub use shared::{SharedFile, SharedMemory, SharedRange};
 pub use temporary_file::TemporaryFile;
+pub use there::MemoryHere;
 pub use window::ProgramWindow;
 
 /// Hands out memory for linked objects.
@@ -148,6 +152,26 @@ impl SegmentRequest {
     }
 }
 
+/// A segment of an object, in the process that runs the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentThere {
+    /// Its use.
+    pub kind: SegmentKind,
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// How many of its bytes, from the first on, are not zero by themselves.
+    pub content_bytes: u64,
+}
+
+/// The segments of an object, for the process that runs the code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentsThere {
+    /// Those that this process has to know.
+    pub segments: Vec<SegmentThere>,
+    /// The contents of all, one after another. Empty where the process sees what was written.
+    pub contents: Vec<u8>,
+}
+
 /// The bookkeeping behind an allocation, implemented by each [`MemoryManager`].
 ///
 /// Dropping the value gives the memory back, before and after [`Backing::finalize`].
@@ -171,9 +195,10 @@ pub trait Backing: Send + Sync {
     /// allocated.
     fn finalize(&mut self) -> Result<(), MemoryError>;
 
-    /// Pages of which the process that runs the code has copies of its own, as addresses there, if it is another process. The default has none.
-    fn private_ranges(&self) -> Vec<Range<u64>> {
-        Vec::new()
+    /// The segments as another process has to know them, if that runs the code. Called once, when they are final. The default has
+    /// none.
+    fn take_segments_there(&mut self) -> SegmentsThere {
+        SegmentsThere::default()
     }
 
     /// Bytes allocated, by kind.
@@ -253,9 +278,9 @@ impl FinalizedAlloc {
         self.backing.bytes()
     }
 
-    /// See [`Backing::private_ranges`].
-    pub fn private_ranges(&self) -> Vec<Range<u64>> {
-        self.backing.private_ranges()
+    /// See [`Backing::take_segments_there`].
+    pub fn take_segments_there(&mut self) -> SegmentsThere {
+        self.backing.take_segments_there()
     }
 
     /// Bytes that occupy physical memory now, by kind.

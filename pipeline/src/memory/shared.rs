@@ -10,7 +10,7 @@
 //! runs the code. It is mapped once: no object costs a system call there.
 //!
 //! The other process has data of its own: a child that it forks has copies, as natively. So data has whole pages for each allocation. A page that
-//! the process has written is its own copy until [`SharedRange::discard`] drops that; the bookkeeping here hears of a page only after that.
+//! the process has written is its own copy until it drops that; the bookkeeping here hears of a page only after that.
 //!
 //! **Holds.** No page is writable and executable through the same address. Neither side maps the other's view. Neither can make the file shorter.
 
@@ -22,29 +22,16 @@ use std::sync::Arc;
 
 use rustix::fs::SealFlags;
 use uruk_core::ExecutorAddr;
-use uruk_core::sync::{Mutex, Process};
+use uruk_core::sync::Process;
 
 use super::allocation::check;
-use super::free_ranges::FreeRanges;
 use super::mapping::{self, PAGE_BYTES};
 use super::reserve::{self, RANGE_BYTES};
+use super::there::{AddressBook, MemoryHere, PARTS, PieceThere, bytes_of};
 use super::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
-    SegmentRequest, TemporaryFile, cores,
+    SegmentRequest, SegmentThere, SegmentsThere, TemporaryFile, cores,
 };
-
-/// Code, and constants, have a quarter of the range each; data has the rest.
-const PART_BYTES: usize = 512 << 20;
-
-/// The parts of the range, as offsets.
-const PARTS: [(SegmentKind, Range<usize>); 3] = [
-    (SegmentKind::Code, 0..PART_BYTES),
-    (SegmentKind::ReadOnly, PART_BYTES..2 * PART_BYTES),
-    (SegmentKind::Data, 2 * PART_BYTES..RANGE_BYTES),
-];
-
-/// The least alignment of code and constants.
-const ALIGN_MIN: usize = 16;
 
 /// Hands out memory at addresses of another process.
 ///
@@ -60,19 +47,8 @@ pub struct SharedMemory {
 
 struct SharedPool {
     view: WorkingView,
-    /// The first address there.
-    base: u64,
-    parts: Mutex<[SharedPart; 3]>,
+    book: AddressBook,
     owner: Process,
-}
-
-#[derive(Default)]
-struct SharedPart {
-    free: FreeRanges,
-    /// Beyond this offset nothing was ever written.
-    touched_end: usize,
-    allocated_bytes: u64,
-    allocations: u64,
 }
 
 /// The file of such memory, and the view of it here, before the other process has said where it maps it.
@@ -127,18 +103,8 @@ impl SharedFile {
     /// # Errors
     /// The address, if no range can begin there.
     pub fn mapped_at(self, base: u64) -> Result<SharedMemory, u64> {
-        let is_page = base.is_multiple_of(PAGE_BYTES as u64);
-        let is_address = base.checked_add(RANGE_BYTES as u64).is_some_and(|end| end < 1 << 47);
-        if base == 0 || !is_page || !is_address {
-            return Err(base);
-        }
-        let mut parts: [SharedPart; 3] = Default::default();
-        for (part, (_, range)) in parts.iter_mut().zip(PARTS) {
-            part.touched_end = range.start;
-            part.free.give_back(range.clone(), &range);
-        }
-        let pool = SharedPool { view: self.view, base, parts: Mutex::new(parts), owner: Process::current() };
-        Ok(SharedMemory { pool: Arc::new(pool) })
+        let book = AddressBook::new(base, None)?;
+        Ok(SharedMemory { pool: Arc::new(SharedPool { view: self.view, book, owner: Process::current() }) })
     }
 }
 
@@ -147,123 +113,47 @@ impl MemoryManager for SharedMemory {
         segments.iter().try_for_each(|request| check(owner, request))?;
         let mut taken = SharedAllocation { pool: self.pool.clone(), pieces: Vec::new(), scratch: Vec::new() };
         for request in segments {
-            let piece = self.pool.take(request).ok_or_else(|| self.exhausted(owner, request))?;
-            taken.pieces.push(piece);
+            taken.pieces.push(self.pool.book.take(owner, request)?);
         }
         taken.pieces.iter().for_each(|piece| self.pool.prepare(piece));
         Ok(InFlightAlloc::new(Box::new(taken)))
     }
 
     fn usage(&self) -> MemoryUsage {
-        let parts = self.pool.parts.lock();
-        let mut usage = MemoryUsage { reserved_bytes: RANGE_BYTES as u64, ..MemoryUsage::default() };
-        for (part, (kind, range)) in parts.iter().zip(PARTS) {
-            usage.allocations = usage.allocations.max(part.allocations);
-            let kind = usage.of_mut(kind);
-            kind.allocated_bytes = part.allocated_bytes;
-            kind.slab_bytes = (part.touched_end - range.start) as u64;
-            kind.resident_bytes = kind.allocated_bytes;
-        }
-        usage
-    }
-}
-
-impl SharedMemory {
-    fn exhausted(&self, owner: &str, request: &SegmentRequest) -> MemoryError {
-        let index = index_of(request.kind);
-        let used_bytes = self.pool.parts.lock()[index].allocated_bytes;
-        MemoryError::Exhausted {
-            owner: owner.into(),
-            kind: request.kind,
-            size_bytes: request.total_bytes() as u64,
-            used_bytes,
-            reserved_bytes: PARTS[index].1.len() as u64,
-        }
+        self.pool.book.usage()
     }
 }
 
 impl SharedPool {
-    fn take(&self, request: &SegmentRequest) -> Option<SharedPiece> {
-        let index = index_of(request.kind);
-        let is_data = request.kind.near() == SegmentKind::Data;
-        let (least, granule) = if is_data { (PAGE_BYTES, PAGE_BYTES) } else { (ALIGN_MIN, 1) };
-        let bytes = request.total_bytes().max(1).checked_next_multiple_of(granule)?;
-        let mut parts = self.parts.lock();
-        let part = &mut parts[index];
-        // Offsets are aligned as addresses are only up to a page: the base is one.
-        let align = request.align.max(least);
-        let start = if align <= PAGE_BYTES {
-            part.free.take(bytes, align)?
-        } else {
-            let room = part.free.take(bytes.checked_add(align)?, PAGE_BYTES)?;
-            let address = (self.base as usize + room).next_multiple_of(align);
-            let start = address - self.base as usize;
-            let whole = room..room + bytes + align;
-            let bounds = &PARTS[index].1;
-            for rest in [whole.start..start, start + bytes..whole.end] {
-                if !rest.is_empty() {
-                    part.free.give_back(rest, bounds);
-                }
-            }
-            start
-        };
-        let range = start..start + bytes;
-        let is_fresh = start >= part.touched_end;
-        part.touched_end = part.touched_end.max(range.end);
-        part.allocated_bytes += bytes as u64;
-        part.allocations += 1;
-        Some(SharedPiece { kind: request.kind, range, content_bytes: request.content_bytes, is_fresh })
-    }
-
     /// Code and constants that were used before are zeroed. Data was when it was given back. A child of a fork leaves the memory of its parent's
     /// executor as it is.
-    fn prepare(&self, piece: &SharedPiece) {
+    fn prepare(&self, piece: &PieceThere) {
         if self.owner == Process::current() && !piece.is_fresh && piece.kind.near() != SegmentKind::Data {
             mapping::zero(self.view.0 + piece.range.start, piece.range.len());
         }
     }
 
-    fn give_back(&self, piece: &SharedPiece) {
+    fn give_back(&self, piece: &PieceThere) {
         let is_data = piece.kind.near() == SegmentKind::Data;
         let start = self.view.0 + piece.range.start;
         if is_data && !mapping::discard_pages(start, piece.range.len(), true) {
             mapping::zero(start, piece.range.len());
         }
-        let index = index_of(piece.kind);
-        let part = &mut self.parts.lock()[index];
-        part.free.give_back(piece.range.clone(), &PARTS[index].1);
-        part.allocated_bytes -= piece.range.len() as u64;
-        part.allocations -= 1;
+        self.book.give_back(piece);
     }
-}
-
-fn index_of(kind: SegmentKind) -> usize {
-    match kind {
-        SegmentKind::Code => 0,
-        SegmentKind::ReadOnly => 1,
-        SegmentKind::Data | SegmentKind::FarData => 2,
-    }
-}
-
-/// A segment, as offsets.
-struct SharedPiece {
-    kind: SegmentKind,
-    range: Range<usize>,
-    content_bytes: usize,
-    is_fresh: bool,
 }
 
 /// The segments of an allocation. Dropping it gives them back.
 struct SharedAllocation {
     pool: Arc<SharedPool>,
-    pieces: Vec<SharedPiece>,
+    pieces: Vec<PieceThere>,
     /// Discards the writes of a child of this process.
     scratch: Vec<u8>,
 }
 
 impl Backing for SharedAllocation {
     fn address(&self, segment: usize) -> ExecutorAddr {
-        ExecutorAddr::new(self.pool.base + self.pieces[segment].range.start as u64)
+        self.pool.book.address(&self.pieces[segment])
     }
 
     fn working(&mut self, segment: usize) -> &mut [u8] {
@@ -282,16 +172,15 @@ impl Backing for SharedAllocation {
         if self.pool.owner != Process::current() { Err(MemoryError::Forked) } else { Ok(()) }
     }
 
-    fn private_ranges(&self) -> Vec<Range<u64>> {
+    /// Pages of data, of which the other process has copies of its own.
+    fn take_segments_there(&mut self) -> SegmentsThere {
         let data = self.pieces.iter().filter(|piece| piece.kind.near() == SegmentKind::Data);
-        let base = self.pool.base;
-        data.map(|piece| base + piece.range.start as u64..base + piece.range.end as u64).collect()
+        let segments = data.map(|piece| SegmentThere { content_bytes: 0, ..self.pool.book.segment(piece) });
+        SegmentsThere { segments: segments.collect(), contents: Vec::new() }
     }
 
     fn bytes(&self) -> SegmentBytes {
-        let mut bytes = SegmentBytes::default();
-        self.pieces.iter().for_each(|piece| *bytes.of_mut(piece.kind) += piece.range.len() as u64);
-        bytes
+        bytes_of(self.pieces.iter())
     }
 
     fn resident(&self) -> SegmentBytes {
@@ -315,12 +204,12 @@ impl Drop for SharedAllocation {
 
 impl fmt::Debug for SharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedMemory").field("base", &self.pool.base).finish_non_exhaustive()
+        f.debug_struct("SharedMemory").field("base", &self.pool.book.base()).finish_non_exhaustive()
     }
 }
 
 /// The range of this process that another process fills with code, for as long as this process runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SharedRange {
     range: Range<u64>,
 }
@@ -345,38 +234,68 @@ impl SharedRange {
         Ok(Self { range: range.start as u64..range.end as u64 })
     }
 
-    /// Its addresses.
-    pub fn addresses(&self) -> Range<u64> {
+    /// Whether `range` consists of whole pages of data.
+    fn is_data(&self, range: &Range<u64>) -> bool {
+        let data = self.range.start + PARTS[2].1.start as u64..self.range.end;
+        let is_whole = |address: u64| address.is_multiple_of(PAGE_BYTES as u64);
+        let is_in = data.start <= range.start && range.start < range.end && range.end <= data.end;
+        is_in && is_whole(range.start) && is_whole(range.end)
+    }
+}
+
+impl MemoryHere for SharedRange {
+    fn addresses(&self) -> Range<u64> {
         self.range.clone()
     }
 
-    /// Its first address.
-    pub fn base(&self) -> u64 {
-        self.range.start
-    }
-
-    /// Whether all of `range` lies in it, and something does.
-    pub fn has(&self, range: &Range<u64>) -> bool {
-        range.start < range.end && self.range.start <= range.start && range.end <= self.range.end
-    }
-
-    /// Whether `range` consists of whole pages of data.
-    pub fn is_data(&self, range: &Range<u64>) -> bool {
-        let data = self.base() + PARTS[2].1.start as u64..self.range.end;
-        let is_whole = |address: u64| address.is_multiple_of(PAGE_BYTES as u64);
-        self.has(range) && data.start <= range.start && is_whole(range.start) && is_whole(range.end)
-    }
-
-    /// Drops this process's own copies of pages of [data](Self::is_data) that nothing uses any more. Other ranges are left alone.
-    pub fn discard(&self, range: &Range<u64>) {
-        if self.is_data(range) {
-            mapping::discard_pages(range.start as usize, (range.end - range.start) as usize, false);
+    fn take(&self, written: SegmentsThere) -> Result<InFlightAlloc, String> {
+        if !written.contents.is_empty() {
+            return Err("contents came beside memory that is shared".into());
+        }
+        let data: Vec<_> = written.segments.into_iter().map(|segment| segment.range).collect();
+        match data.iter().find(|range| !self.is_data(range)) {
+            Some(range) => Err(format!("{range:#x?} are no pages of data")),
+            None => Ok(InFlightAlloc::new(Box::new(WrittenAllocation { data }))),
         }
     }
 
-    /// Has the processors see code that was written where other code lay.
-    pub fn serialize(&self) {
+    fn serialize(&self) {
         cores::serialize();
+    }
+}
+
+/// Memory that the host has written. This process's copies of its data go before the host hears of it.
+struct WrittenAllocation {
+    data: Vec<Range<u64>>,
+}
+
+impl Backing for WrittenAllocation {
+    fn address(&self, _: usize) -> ExecutorAddr {
+        ExecutorAddr::NULL
+    }
+
+    fn working(&mut self, _: usize) -> &mut [u8] {
+        &mut []
+    }
+
+    fn finalize(&mut self) -> Result<(), MemoryError> {
+        Ok(())
+    }
+
+    fn bytes(&self) -> SegmentBytes {
+        SegmentBytes::default()
+    }
+
+    fn resident(&self) -> SegmentBytes {
+        SegmentBytes::default()
+    }
+}
+
+impl Drop for WrittenAllocation {
+    fn drop(&mut self) {
+        for range in &self.data {
+            mapping::discard_pages(range.start as usize, (range.end - range.start) as usize, false);
+        }
     }
 }
 
@@ -392,7 +311,7 @@ mod tests {
     fn both() -> (SharedMemory, SharedRange) {
         let file = SharedFile::new().expect("a file in memory");
         let range = SharedRange::map(file.file()).expect("address space");
-        (file.mapped_at(range.base()).expect("an address"), range)
+        (file.mapped_at(range.addresses().start).expect("an address"), range)
     }
 
     fn there(address: ExecutorAddr) -> u8 {
@@ -407,15 +326,16 @@ mod tests {
         let requests = kinds.map(|kind| request(kind, 100, 64));
         let mut allocation = memory.allocate("three", &requests).expect("there is room");
         (0..3).for_each(|segment| allocation.working(segment).fill(segment as u8 + 1));
-        let code = allocation.finalize().expect("it is final");
+        let mut code = allocation.finalize().expect("it is final");
         (0..3).for_each(|segment| assert_eq!(there(code.address(segment)), segment as u8 + 1));
         let written = code.address(2).value();
-        assert_eq!(code.private_ranges(), std::slice::from_ref(&(written..written + 4096)));
-        assert!(range.is_data(&code.private_ranges()[0]));
+        let data = code.take_segments_there();
+        assert_eq!((&*data.contents, &data.segments[0].range), (&[][..], &(written..written + 4096)));
+        assert!(range.is_data(&data.segments[0].range));
         assert!(!range.is_data(&(code.address(0).value()..code.address(0).value() + 4096)));
     }
 
-    /// A page that the process has written is its own copy. Without `discard` the next object's data is not seen there.
+    /// A page that the process has written is its own copy. Without a discard the next object's data is not seen there.
     #[test]
     fn data_that_comes_where_other_data_lay_is_seen_there() {
         let (memory, range) = both();
@@ -426,12 +346,12 @@ mod tests {
             allocation.working(0).fill(byte);
             allocation.finalize().expect("it is final")
         };
-        let first = allocate(1);
+        let mut first = allocate(1);
+        let seen = range.take(first.take_segments_there()).expect("it is data");
         let address = first.address(0);
         // SAFETY: data of the range, which nothing else uses.
         unsafe { address.to_ptr::<u8>().write_volatile(9) };
-        first.private_ranges().iter().for_each(|pages| range.discard(pages));
-        drop(first);
+        drop((seen, first));
         let second = allocate(2);
         assert_eq!(second.address(0), address);
         assert_eq!(there(address), 2);

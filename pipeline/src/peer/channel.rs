@@ -1,7 +1,7 @@
 //! [`Channel`]: frames over a socket. Its user decides how long to wait.
 
 use std::io;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -12,10 +12,10 @@ use super::frame::{FrameError, FrameLimits, FrameReader, PeerFrame, header};
 /// After so many bytes the waiting function looks at the clock, also if the other side never has it wait.
 const UNWATCHED_BYTES: usize = 1 << 20;
 
-/// One end of a socket between two processes.
+/// One end of a socket between two processes: a stream of any family.
 #[derive(Debug)]
 pub struct Channel {
-    stream: UnixStream,
+    stream: OwnedFd,
     limits: FrameLimits,
     reader: FrameReader,
 }
@@ -48,13 +48,13 @@ impl ChannelError {
 }
 
 /// Waits until a socket can be read from or written to; an error ends the sending or receiving.
-pub(crate) type Wait<'a> = &'a mut dyn FnMut(&UnixStream, PollFlags) -> Result<(), ChannelError>;
+pub(crate) type Wait<'a> = &'a mut dyn FnMut(BorrowedFd<'_>, PollFlags) -> Result<(), ChannelError>;
 
 impl Channel {
     /// Frames over `stream`, whose other side no other part of this process has.
-    pub fn new(stream: UnixStream) -> Self {
+    pub fn new(stream: impl Into<OwnedFd>) -> Self {
         let limits = FrameLimits::default();
-        Self { stream, limits, reader: FrameReader::new(limits) }
+        Self { stream: stream.into(), limits, reader: FrameReader::new(limits) }
     }
 
     /// From here on larger frames are not taken from the other side. To be called between two of them.
@@ -63,8 +63,16 @@ impl Channel {
     }
 
     /// The socket.
-    pub fn stream(&self) -> &UnixStream {
-        &self.stream
+    pub fn stream(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// A second handle of the channel. One may be for sending, the other for receiving.
+    ///
+    /// # Errors
+    /// The system's, if there are too many descriptors.
+    pub fn second(&self) -> io::Result<Self> {
+        Ok(Self::new(self.stream.try_clone()?))
     }
 
     /// Sends a frame, waiting as long as it takes.
@@ -102,11 +110,11 @@ impl Channel {
                         unwatched_bytes += sent;
                         if unwatched_bytes > UNWATCHED_BYTES {
                             unwatched_bytes = 0;
-                            wait(&self.stream, PollFlags::OUT)?;
+                            wait(self.stream.as_fd(), PollFlags::OUT)?;
                         }
                     }
                     Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => wait(&self.stream, PollFlags::OUT)?,
+                    Err(Errno::AGAIN) => wait(self.stream.as_fd(), PollFlags::OUT)?,
                     Err(error) => return Err(ChannelError::of(error)),
                 }
             }
@@ -126,19 +134,19 @@ impl Channel {
                     unwatched_bytes += received;
                     if unwatched_bytes > UNWATCHED_BYTES {
                         unwatched_bytes = 0;
-                        wait(&self.stream, PollFlags::IN)?;
+                        wait(self.stream.as_fd(), PollFlags::IN)?;
                     }
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait(&self.stream, PollFlags::IN)?,
+                Err(Errno::AGAIN) => wait(self.stream.as_fd(), PollFlags::IN)?,
                 Err(error) => return Err(ChannelError::of(error)),
             }
         }
     }
 }
 
-fn wait_for_ever(stream: &UnixStream, until: PollFlags) -> Result<(), ChannelError> {
-    match rustix::event::poll(&mut [rustix::event::PollFd::new(stream, until)], None) {
+fn wait_for_ever(stream: BorrowedFd<'_>, until: PollFlags) -> Result<(), ChannelError> {
+    match rustix::event::poll(&mut [rustix::event::PollFd::from_borrowed_fd(stream, until)], None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(ChannelError::of(error)),
     }
@@ -146,6 +154,8 @@ fn wait_for_ever(stream: &UnixStream, until: PollFlags) -> Result<(), ChannelErr
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
+
     use super::*;
     use uruk_core::sync::thread;
 

@@ -1,6 +1,6 @@
 //! [`Deadline`]: a time by which a peer has to do something.
 
-use std::os::unix::net::UnixStream;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -36,9 +36,9 @@ impl Deadline {
     ///
     /// # Errors
     /// [`ChannelError::Late`] when the time has come; the system's.
-    pub(crate) fn wait_for(&self, stream: &UnixStream, until: PollFlags) -> Result<(), ChannelError> {
+    pub(crate) fn wait_for(&self, stream: BorrowedFd<'_>, until: PollFlags) -> Result<(), ChannelError> {
         loop {
-            match poll(&mut [PollFd::new(stream, until)], self.left().as_ref()) {
+            match poll(&mut [PollFd::from_borrowed_fd(stream, until)], self.left().as_ref()) {
                 Ok(0) if self.is_over() => return Err(ChannelError::Late),
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
@@ -48,14 +48,14 @@ impl Deadline {
     }
 
     /// The time that is left; nothing if there is no end.
-    pub(super) fn left(&self) -> Option<Timespec> {
+    pub(crate) fn left(&self) -> Option<Timespec> {
         let left = self.at?.saturating_duration_since(Instant::now());
         // Rounded up, so that no time is left when the call is over.
         let (seconds, nanoseconds) = (left.as_secs(), left.subsec_nanos());
         Some(Timespec { tv_sec: i64::try_from(seconds).unwrap_or(i64::MAX), tv_nsec: nanoseconds.into() })
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.at.is_some_and(|at| at <= Instant::now())
     }
 }

@@ -3,7 +3,6 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
@@ -14,8 +13,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::channel::ChannelError;
 
-/// How many go at once.
-const COUNT: usize = 2;
+/// At most so many go at once.
+const COUNT_MAX: usize = 4;
 
 /// Descriptors of ours lie below this number, and as high as is allowed: programs count on low ones.
 const NUMBER_END: u64 = 1024;
@@ -23,20 +22,18 @@ const NUMBER_END: u64 = 1024;
 /// So many have room below the highest number.
 const ROOM: u64 = 16;
 
-/// Sends descriptors ahead of all frames. The other side has to [receive](receive_descriptors) them.
+/// Sends up to four descriptors, or none, ahead of all frames. The other side has to [receive](receive_descriptors) them.
 ///
 /// # Errors
-/// [`ChannelError::Closed`] if the other side is gone; the system's.
-pub fn send_descriptors(
-    stream: &UnixStream,
-    descriptors: [BorrowedFd<'_>; COUNT],
-) -> Result<(), ChannelError> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(COUNT))];
+/// [`ChannelError::Closed`] if the other side is gone; the system's, also if `stream` leads to another machine and there are some.
+pub fn send_descriptors(stream: BorrowedFd<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<(), ChannelError> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(COUNT_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
     }
-    let sent = sendmsg(stream, &[IoSlice::new(b"d")], &mut ancillary, SendFlags::NOSIGNAL);
+    let count = [descriptors.len() as u8]; // they had room
+    let sent = sendmsg(stream, &[IoSlice::new(&count)], &mut ancillary, SendFlags::NOSIGNAL);
     sent.map(drop).map_err(ChannelError::of)
 }
 
@@ -44,13 +41,13 @@ pub fn send_descriptors(
 ///
 /// # Errors
 /// The system's; and if anything else came.
-pub fn receive_descriptors(stream: &UnixStream) -> io::Result<[OwnedFd; COUNT]> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(COUNT))];
+pub fn receive_descriptors(stream: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(COUNT_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
+    let mut count = [0];
     let received = recvmsg(
         stream,
-        &mut [IoSliceMut::new(&mut byte)],
+        &mut [IoSliceMut::new(&mut count)],
         &mut ancillary,
         RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL,
     )?;
@@ -61,10 +58,11 @@ pub fn receive_descriptors(stream: &UnixStream) -> io::Result<[OwnedFd; COUNT]> 
         }
     }
     let others = || io::Error::new(io::ErrorKind::InvalidData, "no descriptors came ahead of the frames");
-    if received.bytes != 1 {
-        return Err(others());
+    if received.bytes == 1 && descriptors.len() == usize::from(count[0]) {
+        Ok(descriptors)
+    } else {
+        Err(others())
     }
-    descriptors.try_into().map_err(|_| others())
 }
 
 /// The same descriptor under a high number, which programs do not count on. As it is where there is none.
@@ -78,6 +76,7 @@ pub fn set_aside(descriptor: OwnedFd) -> OwnedFd {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
 
     use super::*;
 
@@ -85,16 +84,20 @@ mod tests {
     fn descriptors_arrive_and_nothing_else_is_taken_for_some() {
         let (near, far) = UnixStream::pair().expect("a pair of sockets");
         let (one, mut other) = UnixStream::pair().expect("a pair of sockets");
-        send_descriptors(&near, [one.as_fd(), one.as_fd()]).expect("it is sent");
-        let [first, _second] = receive_descriptors(&far).expect("they come");
-        UnixStream::from(set_aside(first)).write_all(b"x").expect("it is the same socket");
+        let descriptors = [one.as_fd(), one.as_fd()];
+        send_descriptors(near.as_fd(), &descriptors).expect("it is sent");
+        let mut received = receive_descriptors(far.as_fd()).expect("they come");
+        assert_eq!(received.len(), 2);
+        UnixStream::from(set_aside(received.remove(0))).write_all(b"x").expect("it is the same socket");
         let mut byte = [0];
         other.read_exact(&mut byte).expect("it came");
         assert_eq!(&byte, b"x");
+        send_descriptors(near.as_fd(), &[]).expect("it is sent");
+        assert!(receive_descriptors(far.as_fd()).expect("nothing comes").is_empty());
         (&near).write_all(b"hello").expect("there is room");
-        assert!(receive_descriptors(&far).is_err());
+        assert!(receive_descriptors(far.as_fd()).is_err());
         drop(far);
-        let sent = send_descriptors(&near, [one.as_fd(), one.as_fd()]);
+        let sent = send_descriptors(near.as_fd(), &descriptors);
         assert!(matches!(sent, Err(ChannelError::Closed)), "{sent:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _};
-use std::os::unix::net::UnixStream;
+use std::os::fd::BorrowedFd;
 use std::process::ChildStderr;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -46,7 +46,7 @@ impl LastWords {
     /// Waits for the channel, and takes what is said meanwhile: a peer that says a lot must not wait for a reader.
     pub(super) fn wait(
         &mut self,
-        stream: &UnixStream,
+        stream: BorrowedFd<'_>,
         until: PollFlags,
         deadline: Deadline,
     ) -> Result<(), ChannelError> {
@@ -56,7 +56,7 @@ impl LastWords {
                 return Err(ChannelError::Late);
             }
             let left = deadline.left();
-            let mut awaited = vec![PollFd::new(stream, until)];
+            let mut awaited = vec![PollFd::from_borrowed_fd(stream, until)];
             awaited.extend(self.stderr.as_ref().map(|stderr| PollFd::new(stderr, PollFlags::IN)));
             match poll(&mut awaited, left.as_ref()) {
                 Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),

@@ -12,6 +12,7 @@
 //! A peer that did not answer properly is killed and reaped: no frame of it is read later.
 
 mod channel;
+mod connected;
 mod deadline;
 mod descriptors;
 mod frame;
@@ -19,6 +20,7 @@ mod last_words;
 mod process;
 
 pub use channel::{Channel, ChannelError};
+pub(crate) use connected::ConnectedPeer;
 pub use deadline::Deadline;
 pub use descriptors::{receive_descriptors, send_descriptors, set_aside};
 pub(crate) use frame::empty_header;

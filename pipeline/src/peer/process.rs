@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub enum ProcessEnd {
 }
 
 impl ProcessEnd {
-    fn of(status: io::Result<ExitStatus>) -> Self {
+    pub(crate) fn of(status: io::Result<ExitStatus>) -> Self {
         match status {
             Ok(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => Self::Exited(code),
@@ -252,7 +252,7 @@ impl PeerProcess {
     /// # Errors
     /// The system's, if there are too many descriptors.
     pub fn second_channel(&self) -> io::Result<Channel> {
-        Ok(Channel::new(self.channel.stream().try_clone()?))
+        self.channel.second()
     }
 
     /// A descriptor that can be read from when the process has ended. `None` where the system has none.
@@ -337,24 +337,26 @@ impl Drop for PeerProcess {
     }
 }
 
-/// Has this process, a peer, end when its `parent` does, also in the middle of its work: a thread watches the parent and the channel.
+/// Has this process, a peer, end when its `parent` does, also in the middle of its work: a thread watches the parent and the channel. Without a
+/// number the parent is that of this process, which has not sent it.
 ///
 /// # Errors
 /// The parent is gone already, or no thread can be started.
-pub fn end_with_parent(channel: &Channel, parent: u32) -> io::Result<()> {
+pub fn end_with_parent(channel: &Channel, parent: Option<u32>) -> io::Result<()> {
     let gone = || io::Error::new(io::ErrorKind::NotFound, "the process that started this one is gone");
-    let parent = i32::try_from(parent).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+    let numbered = |parent: u32| i32::try_from(parent).ok().and_then(Pid::from_raw);
+    let parent = parent.map_or_else(getppid, numbered).ok_or_else(gone)?;
     // Where the system refuses this, the channel's end says it: unless a child of the parent has it too.
     let process = pidfd_open(parent, PidfdFlags::empty()).ok();
     if getppid() != Some(parent) {
         return Err(gone());
     }
-    let stream = set_aside(channel.stream().try_clone()?.into());
+    let stream = set_aside(channel.stream().try_clone_to_owned()?);
     let process = process.map(set_aside);
     let blocked = SignalsBlocked::now(); // The thread has them blocked to its end: signals are for the threads that work.
     let watch = move || loop {
-        // Nothing is asked of the channel: its end is always told.
-        let mut awaited = vec![PollFd::new(&stream, PollFlags::empty())];
+        // The other side never closes one direction alone.
+        let mut awaited = vec![PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::RDHUP)];
         awaited.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut awaited, None) {
             Err(Errno::INTR) => {}

@@ -9,8 +9,7 @@
 //! A thread that asks waits for the frame that has its id. The reader is the only thread that receives, and the one that finds the end.
 
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,19 +19,23 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Condvar, Mutex};
 
 use super::error::RemoteError;
-use super::messages::{BROKEN, END, FAULT, FOUND, LOADED, RETIRE, RETIRED, RETURNED, RemoteFault};
+use super::messages::{BROKEN, END, ENDED, FAULT, FOUND, LOADED, RETIRE, RETIRED, RETURNED, RemoteFault};
+use super::supervised::ExecutorPeer;
 use crate::code_ranges::CodeRanges;
 use crate::debug::{NamedCode, SymbolAt, symbol_in};
 use crate::executor::TlsReservation;
 use crate::memory::FinalizedAlloc;
-use crate::peer::{Channel, ChannelError, Deadline, FrameLimits, PeerError, PeerFrame, PeerProcess};
+use crate::peer::{Channel, ChannelError, Deadline, FrameLimits, PeerError, PeerFrame};
 use crate::runtime::tls::SignalsBlocked;
+
+/// The largest answer: one that finds many symbols.
+const ANSWER_BYTES_MAX: u32 = 16 << 20;
 
 /// How long the host waits for code that goes when it ends the executor, and how long for the end itself to be found.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) struct Connection {
-    process: Mutex<PeerProcess>,
+    process: Mutex<ExecutorPeer>,
     sending: Mutex<Channel>,
     requests: Mutex<OpenRequests>,
     answered: Condvar,
@@ -66,11 +69,16 @@ pub(super) struct RetiringCode {
 }
 
 impl Connection {
-    /// A connection to a `process` that has said that it is ready. Its messages are read by a thread that lives as long as the process.
-    pub(super) fn new(process: PeerProcess, limit: Duration) -> std::io::Result<Arc<Self>> {
-        let (sending, mut receiving) = (process.second_channel()?, process.second_channel()?);
-        receiving.take_at_most(FrameLimits { bulk_bytes: 0, ..FrameLimits::default() });
-        let ended = process.end_descriptor();
+    /// A connection by `sending` to a `process` that has said that it is ready. Its messages are read by a thread that lives as long as the process,
+    /// whose end `ended` may show too.
+    pub(super) fn new(
+        process: ExecutorPeer,
+        sending: Channel,
+        ended: Option<OwnedFd>,
+        limit: Duration,
+    ) -> std::io::Result<Arc<Self>> {
+        let mut receiving = sending.second()?;
+        receiving.take_at_most(FrameLimits { body_bytes: ANSWER_BYTES_MAX, bulk_bytes: 0 });
         let connection = Arc::new(Self {
             process: Mutex::new(process),
             sending: Mutex::new(sending),
@@ -113,22 +121,28 @@ impl Connection {
             requests.open.insert(id, OpenRequest::Awaited(answer));
             id
         };
-        self.send(kind, id, body)?;
+        self.send(kind, id, body, &[])?;
         self.wait_for(id, limit)
     }
 
-    /// Sends a message.
+    /// Sends a message, with `bulk` behind its body.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
-    pub(super) fn send(&self, kind: u16, id: u32, body: &impl Serialize) -> Result<(), RemoteError> {
+    pub(super) fn send(
+        &self,
+        kind: u16,
+        id: u32,
+        body: &impl Serialize,
+        bulk: &[u8],
+    ) -> Result<(), RemoteError> {
         if std::process::id() != self.owner {
             return Err(RemoteError::Forked);
         }
         let body = postcard::to_stdvec(body).expect("a vector takes everything");
         let deadline = Deadline::after(self.limit);
-        let mut wait = |stream: &UnixStream, until| deadline.wait_for(stream, until);
-        let sent = self.sending.lock().send_while(kind, id, &body, &[], &mut wait);
+        let mut wait = |stream: BorrowedFd<'_>, until| deadline.wait_for(stream, until);
+        let sent = self.sending.lock().send_while(kind, id, &body, bulk, &mut wait);
         match sent {
             Ok(()) => Ok(()),
             Err(ChannelError::Closed) => {
@@ -141,7 +155,7 @@ impl Connection {
     }
 
     /// Ends the executor. The reader, which finds that it has gone, waits for the process, so it finds the reason too.
-    fn end(&self, end: impl FnOnce(&mut PeerProcess) -> PeerError) -> RemoteError {
+    fn end(&self, end: impl FnOnce(&mut ExecutorPeer) -> PeerError) -> RemoteError {
         let mut process = self.process.lock();
         let end = end(&mut process);
         self.finish(end);
@@ -201,7 +215,7 @@ impl Connection {
         requests.retiring.insert(number, code);
         drop(requests);
         // An executor that is gone has no code.
-        let _ = self.send(RETIRE, number, &());
+        let _ = self.send(RETIRE, number, &(), &[]);
     }
 
     pub(super) fn add_names(&self, names: &Arc<NamedCode>) {
@@ -237,7 +251,7 @@ impl Connection {
         }
         let is_over = requests.end.is_some();
         drop(requests);
-        if is_over || self.send(END, 0, &()).is_err() {
+        if is_over || self.send(END, 0, &(), &[]).is_err() {
             return;
         }
         // Handlers of the program run now.
@@ -257,9 +271,10 @@ impl Connection {
 
     /// Takes messages until there is an end.
     fn read(&self, mut channel: Channel, ended: Option<&OwnedFd>) {
-        let mut wait = |stream: &UnixStream, until| wait_for_either(stream, until, ended);
+        let mut wait = |stream: BorrowedFd<'_>, until| wait_for_either(stream, until, ended);
         let end = loop {
             match channel.receive_while(&mut wait) {
+                Ok(frame) if frame.kind == ENDED => break self.process.lock().ended(frame.body()),
                 Ok(frame) => {
                     if let Err(why) = self.take(frame) {
                         break self.process.lock().lied(why);
@@ -320,12 +335,12 @@ impl RemoteFault {
 
 /// Waits for the channel. A child of the executor may hold that open: the end of the process counts too.
 fn wait_for_either(
-    stream: &UnixStream,
+    stream: BorrowedFd<'_>,
     until: PollFlags,
     ended: Option<&OwnedFd>,
 ) -> Result<(), ChannelError> {
     loop {
-        let mut awaited = vec![PollFd::new(stream, until)];
+        let mut awaited = vec![PollFd::from_borrowed_fd(stream, until)];
         awaited.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
         match poll(&mut awaited, None) {
             Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use uruk_core::sync::Arc;
 
+use super::address::ExecutorAddress;
 use crate::debug::SymbolAt;
 use crate::peer::{PeerError, ProcessEnd};
 
@@ -18,6 +19,20 @@ pub enum RemoteError {
     Start {
         /// The program.
         program: PathBuf,
+        /// The system's error.
+        source: Arc<io::Error>,
+    },
+    /// There is no connection to it, or it was none of this version that answered.
+    #[error("{address}: no executor runs code for this process there")]
+    Connect {
+        /// Where it should listen.
+        address: ExecutorAddress,
+        /// The reason.
+        source: Arc<io::Error>,
+    },
+    /// The system lets this process start no thread that reads the executor's messages.
+    #[error("cannot read what the executor says")]
+    NoThread {
         /// The system's error.
         source: Arc<io::Error>,
     },

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::executor::{ArrayFunction, TlsImage};
 use uruk_core::ExecutorAddr;
+
+use crate::executor::{ArrayFunction, TlsImage};
+use crate::memory::{SegmentKind, SegmentThere};
+use crate::peer::ProcessEnd;
 
 /// The first message of the host.
 pub(super) const HELLO: u16 = 1;
@@ -38,22 +41,40 @@ pub(super) const BROKEN: u16 = 15;
 /// The host needs it no more: it exits.
 pub(super) const END: u16 = 16;
 
+/// A connected executor has ended. Sent by the process that has started it.
+pub(super) const ENDED: u16 = 17;
+
 /// Raised when messages change: an executor of another number is refused.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// The body of a [`HELLO`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct HostGreeting {
     pub(super) protocol: u32,
-    /// The host's number.
-    pub(super) parent: u32,
+    /// The host's number, if it has started the executor.
+    pub(super) parent: Option<u32>,
+    pub(super) memory: GreetedMemory,
+}
+
+/// How linked code comes to the executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum GreetedMemory {
+    /// Through a file in memory, which comes as the last descriptor.
+    Shared,
+    /// As the bulk of each [`PUBLISH`]. So many bytes of address space are needed.
+    Sent(u64),
 }
 
 /// The body of a [`READY`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ReadyPlace {
     pub(super) protocol: u32,
-    /// Where the shared memory begins.
+    /// The executor's number.
+    pub(super) pid: u32,
+    /// Its architecture, as the header of an object has it.
+    pub(super) machine: u16,
+    pub(super) page_bytes: u64,
+    /// Where the memory for code begins.
     pub(super) base: u64,
     /// Addresses of functions that linked code calls without naming them: of thread-local variables (fixed, dynamic, absent), of
     /// indirect functions, of first and of counted calls.
@@ -63,14 +84,71 @@ pub(super) struct ReadyPlace {
 /// The body of a [`PUBLISH`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Publication {
-    /// Pages of data.
-    pub(super) data: Vec<(u64, u64)>,
+    /// All segments if their contents come with the message, otherwise those of data.
+    pub(super) segments: Vec<PublishedSegment>,
     /// The code, and the index of its frames.
     pub(super) unwind: Option<(u64, u64, u64)>,
     pub(super) tls: Option<ModuleImage>,
     pub(super) is_stubs: bool,
     /// The dylib, and the ranges of what ends with it.
     pub(super) end: Option<(u64, Vec<(u64, u64)>)>,
+}
+
+/// A segment: its kind, its addresses, and how many bytes of contents it has.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct PublishedSegment {
+    kind: u8,
+    start: u64,
+    end: u64,
+    content_bytes: u64,
+}
+
+impl From<&SegmentThere> for PublishedSegment {
+    fn from(SegmentThere { kind, range, content_bytes }: &SegmentThere) -> Self {
+        let kind = match kind {
+            SegmentKind::Code => 0,
+            SegmentKind::ReadOnly => 1,
+            SegmentKind::Data | SegmentKind::FarData => 2,
+        };
+        Self { kind, start: range.start, end: range.end, content_bytes: *content_bytes }
+    }
+}
+
+impl PublishedSegment {
+    /// `None` if there is no such kind.
+    pub(super) fn segment(self) -> Option<SegmentThere> {
+        let Self { kind, start, end, content_bytes } = self;
+        let kind = *[SegmentKind::Code, SegmentKind::ReadOnly, SegmentKind::Data].get(usize::from(kind))?;
+        Some(SegmentThere { kind, range: start..end, content_bytes })
+    }
+}
+
+/// The body of an [`ENDED`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ProcessEndThere {
+    Exited(i32),
+    Signal(i32),
+    Unknown,
+}
+
+impl From<ProcessEnd> for ProcessEndThere {
+    fn from(end: ProcessEnd) -> Self {
+        match end {
+            ProcessEnd::Exited(code) => Self::Exited(code),
+            ProcessEnd::Signal(signal) => Self::Signal(signal),
+            ProcessEnd::Unknown => Self::Unknown,
+        }
+    }
+}
+
+impl From<ProcessEndThere> for ProcessEnd {
+    fn from(end: ProcessEndThere) -> Self {
+        match end {
+            ProcessEndThere::Exited(code) => Self::Exited(code),
+            ProcessEndThere::Signal(signal) => Self::Signal(signal),
+            ProcessEndThere::Unknown => Self::Unknown,
+        }
+    }
 }
 
 /// A module of thread-local variables.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  host                                              executor
-//!    RemoteExecutor::spawn ── program ─────────────▶   serve_executor
+//!    RemoteExecutor::reach ── program ─────────────▶   serve_executor
 //!      descriptors: shared memory, stdin ──────────▶   maps the memory at addresses of its own
 //!      Hello ──────────────────────────────────────▶
 //!      ◀───────────────────────── Ready: addresses
@@ -17,6 +17,9 @@
 //!    end of the process: how it ended, and where
 //! ```
 //!
+//! An executor may also listen for hosts (`listen.rs`), on this machine or on another. Where it has no memory in common with the host, `Publish` brings
+//! the contents, which are copied to their places.
+//!
 //! The host owns the map of addresses and the numbers of thread-local modules, so that no object waits for a message. Frames are those of
 //! [`peer`](crate::peer), bodies are by `postcard`.
 //!
@@ -27,24 +30,30 @@
 //! - Memory is used again only when the executor has said that it has forgotten the code (`connection.rs`).
 //! - Each request is answered once, or the executor has ended, and the error says how.
 //! - An executor that sends what makes no sense is ended.
-//! - An executor does not outlive its host.
+//! - An executor does not outlive its host, nor its connection.
 //!
 //! Missing: code below 2 GiB, variables at a fixed distance from the thread pointer, functions that are compiled when they are called, images.
 
+mod address;
 mod connection;
 mod error;
 mod faults;
 mod finds;
 mod jobs;
+mod listen;
 mod messages;
 mod place;
 mod published;
+mod reach;
 mod running;
 mod serve;
 mod settings;
+mod supervised;
 mod symbols;
 
+pub use address::{ExecutorAddress, ExecutorAddressError};
 pub use error::RemoteError;
+pub use listen::ExecutorListener;
 pub use place::{RemoteExecutor, Startup};
 pub use serve::{serve_executor, serve_executor_watched};
 pub use settings::RemoteProgram;

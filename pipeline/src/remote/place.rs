@@ -2,11 +2,8 @@
 
 use std::ffi::CString;
 use std::fmt;
-use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde::Serialize;
@@ -14,30 +11,32 @@ use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU32, Ordering};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
+use super::address::ExecutorAddress;
 use super::connection::{Connection, RetiringCode};
 use super::error::RemoteError;
 use super::finds::KnownVariables;
 use super::messages::{
-    CALL, FIND, FOUND, Finding, FunctionCall, HELLO, HostGreeting, LOAD, LOADED, ModuleImage, PROTOCOL,
-    PUBLISH, ProgramRun, Publication, READY, RETURNED, RUN, ReadyPlace, START, StartLists,
+    CALL, FIND, FOUND, Finding, FunctionCall, LOAD, LOADED, ModuleImage, PUBLISH, ProgramRun, Publication,
+    PublishedSegment, RETURNED, RUN, START, StartLists,
 };
+use super::reach::{ReachedExecutor, reach};
 use super::settings::RemoteProgram;
 use crate::debug::{NamedCode, SymbolAt};
 use crate::executor::{
     Actions, ArrayFunction, CodeNumber, Executor, HeldTls, Home, NotStatic, PublishError, Published,
-    RuntimeEntries, TlsError, TlsImage, TlsPlacement, TlsReservation, TlsResolvers, TlsShape,
+    RuntimeEntries, TlsError, TlsImage, TlsPlacement, TlsReservation, TlsShape,
 };
-use crate::memory::{InFlightAlloc, MemoryManager, SharedFile, SharedMemory};
-use crate::peer::{ChannelError, Deadline, PeerError, PeerFrame, PeerProcess, send_descriptors};
+use crate::memory::{InFlightAlloc, MemoryManager};
+use crate::peer::PeerFrame;
 use crate::runtime::tls::ModuleNumbers;
 
-/// A process that was started to run linked code. Dropping the last handle, and the last code there, ends it.
+/// A process that was started to run linked code, or that listens for hosts that have some. Dropping the last handle, and the last code there, ends it.
 ///
 /// # Concurrency
 /// As for every [`Executor`]. Code runs on the executor's first thread, one request after another. It may be published meanwhile.
 ///
 /// # Cost
-/// A message without an answer for each object, and one with an answer for names of libraries that were not looked up before.
+/// A message without an answer for each object, with its contents where no memory is shared, and one with an answer for names of libraries that were not looked up before.
 ///
 /// ORC: `SimpleRemoteEPC`.
 #[doc(alias = "SimpleRemoteEPC")]
@@ -49,7 +48,7 @@ pub struct RemoteExecutor {
 struct RemoteState {
     pid: u32,
     program: RemoteProgram,
-    memory: SharedMemory,
+    memory: Arc<dyn MemoryManager>,
     entries: RuntimeEntries,
     modules: Arc<ModuleNumbers>,
     variables: KnownVariables,
@@ -81,34 +80,20 @@ impl Startup {
 }
 
 impl RemoteExecutor {
-    /// Starts `program`, with the stdin, stdout and stderr of this process, and waits until it is ready.
+    /// Starts `program`, with the stdin, stdout and stderr of this process, or connects to it, and waits until it is ready.
     ///
     /// # Errors
-    /// [`RemoteError::Start`] if it cannot be started, or is no executor of this version; [`RemoteError::Gone`] if it ends meanwhile.
-    pub fn spawn(program: &RemoteProgram) -> Result<Self, RemoteError> {
-        let start_error = |source: io::Error| RemoteError::Start {
-            program: program.program.path.clone(),
-            source: Arc::new(source),
-        };
-        let file = SharedFile::new().map_err(start_error)?;
-        let mut process = PeerProcess::start_beside(&program.program).map_err(start_error)?;
-        let gone = |end| RemoteError::Gone { end, at: None };
-        let ready = greet(&mut process, &file, program).map_err(gone)?;
-        let ready = match postcard::from_bytes::<ReadyPlace>(ready.body()) {
-            Ok(body) if ready.kind == READY && body.protocol == PROTOCOL => body,
-            _ => return Err(gone(process.lied("it is no executor of this version"))),
-        };
-        let memory = match file.mapped_at(ready.base) {
-            Ok(memory) => memory,
-            Err(base) => return Err(gone(process.lied(format!("no memory begins at {base:#x}")))),
-        };
-        let pid = process.pid();
-        let connection = Connection::new(process, program.request_limit).map_err(start_error)?;
+    /// [`RemoteError::Start`] if it cannot be started, or is no executor of this version; [`RemoteError::Gone`] if it ends meanwhile;
+    /// [`RemoteError::Connect`] where there was to be one that listens.
+    pub fn reach(program: &RemoteProgram) -> Result<Self, RemoteError> {
+        let ReachedExecutor { process, channel, ended, pid, memory, entries } = reach(program)?;
+        let connection = Connection::new(process, channel, ended, program.request_limit);
+        let connection = connection.map_err(|error| RemoteError::NoThread { source: Arc::new(error) })?;
         let shared = RemoteState {
             pid,
             program: program.clone(),
             memory,
-            entries: entries_of(ready.entries),
+            entries,
             modules: Arc::default(),
             variables: KnownVariables::default(),
             last_code: AtomicU32::new(0),
@@ -117,14 +102,27 @@ impl RemoteExecutor {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// Connects to the executor that listens at `address`, with the limits of [`RemoteProgram::listening_at`].
+    ///
+    /// # Errors
+    /// [`RemoteError::Connect`].
+    pub fn connect(address: ExecutorAddress) -> Result<Self, RemoteError> {
+        Self::reach(&RemoteProgram::listening_at(address))
+    }
+
+    /// Whether the host has started it, and shares its terminal with it.
+    pub fn is_started(&self) -> bool {
+        self.shared.program.is_started()
+    }
+
     /// The number of its process.
     pub fn pid(&self) -> u32 {
         self.shared.pid
     }
 
     /// The memory that code lies in.
-    pub fn shared_memory(&self) -> &SharedMemory {
-        &self.shared.memory
+    pub fn code_memory(&self) -> Arc<dyn MemoryManager> {
+        self.shared.memory.clone()
     }
 
     /// The symbols of the executor's libraries.
@@ -186,7 +184,7 @@ impl RemoteExecutor {
     pub fn run_program(&self, startup: &Startup, main: ExecutorAddr, arguments: &[CString]) -> RemoteError {
         let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
         let run = ProgramRun { lists: startup.lists(), entry: main.value(), arguments };
-        match self.shared.connection.send(RUN, 0, &run) {
+        match self.shared.connection.send(RUN, 0, &run, &[]) {
             Ok(()) => self.shared.connection.wait_for_end(),
             Err(end) => end,
         }
@@ -219,33 +217,9 @@ impl RemoteExecutor {
     }
 }
 
-/// Hands the process its descriptors and its greeting. Its answer.
-fn greet(
-    process: &mut PeerProcess,
-    file: &SharedFile,
-    program: &RemoteProgram,
-) -> Result<PeerFrame, PeerError> {
-    let deadline = Deadline::after(program.start_limit);
-    let sent = process.second_channel().map_err(ChannelError::from).and_then(|channel| {
-        let stream: &UnixStream = channel.stream();
-        send_descriptors(stream, [file.file().as_fd(), io::stdin().as_fd()])
-    });
-    sent.map_err(|error| process.end(error, deadline, false))?;
-    let greeting = HostGreeting { protocol: PROTOCOL, parent: std::process::id() };
-    let greeting = postcard::to_stdvec(&greeting).expect("a vector takes everything");
-    process.send(HELLO, 0, (&greeting, &[]), deadline)?;
-    process.receive(deadline)
-}
-
-fn entries_of(entries: [u64; 6]) -> RuntimeEntries {
-    let [fixed, dynamic, absent, ifunc_thunk, first_call, counted_call] = entries.map(ExecutorAddr::new);
-    let tls_resolvers = TlsResolvers { fixed, dynamic, absent };
-    RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }
-}
-
 impl Executor for RemoteExecutor {
     fn memory(&self) -> &dyn MemoryManager {
-        &self.shared.memory
+        &*self.shared.memory
     }
 
     fn entries(&self) -> RuntimeEntries {
@@ -280,11 +254,12 @@ impl Executor for RemoteExecutor {
         tls: Option<TlsReservation>,
         actions: Actions,
     ) -> Result<Box<dyn Published>, PublishError> {
-        let memory = memory.finalize()?;
+        let mut memory = memory.finalize()?;
+        let written = memory.take_segments_there();
         let Actions { tls: image, unwind, is_stubs, names, end, .. } = actions;
         let pair = |range: &Range<u64>| (range.start, range.end);
         let publication = Publication {
-            data: memory.private_ranges().iter().map(pair).collect(),
+            segments: written.segments.iter().map(PublishedSegment::from).collect(),
             unwind: unwind.map(|table| (table.code.start, table.code.end, table.eh_frame_hdr)),
             tls: tls.as_ref().zip(image).map(|(tls, image)| ModuleImage::new(tls.placement().module, image)),
             is_stubs,
@@ -293,7 +268,7 @@ impl Executor for RemoteExecutor {
         // Relaxed: a number of its own is all that is wanted.
         let number = self.shared.last_code.fetch_add(1, Ordering::Relaxed);
         let names = names.map(Arc::new);
-        let sent = self.shared.connection.send(PUBLISH, number, &publication);
+        let sent = self.shared.connection.send(PUBLISH, number, &publication, &written.contents);
         sent.map_err(|error| PublishError::Action(error.into()))?;
         if let Some(names) = &names {
             self.shared.connection.add_names(names);

@@ -8,10 +8,10 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, Mutex, Weak};
 
-use super::messages::Publication;
+use super::messages::{Publication, PublishedSegment};
 use crate::code_ranges::CodeRanges;
 use crate::executor::{Actions, CodeExtent, CodeNumber, Home, Published, UnwindTable, WeakHome};
-use crate::memory::{Backing, InFlightAlloc, MemoryError, SegmentBytes, SharedRange};
+use crate::memory::{MemoryHere, SegmentsThere};
 use crate::runtime::endings::{self, CodeKeeper};
 use crate::runtime::in_process::{adopt_tls, publish_here};
 
@@ -20,7 +20,7 @@ pub(super) type ToldGone = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// The code of this process.
 pub(super) struct PublishedTable {
-    range: Arc<SharedRange>,
+    memory: Arc<dyn MemoryHere>,
     state: Mutex<TableState>,
     /// Whether code may come to lie where other code lay.
     has_retired: AtomicBool,
@@ -56,26 +56,32 @@ impl CodeKeeper for CodeHere {
 }
 
 impl PublishedTable {
-    /// Code in `range`. `told_gone` is called for each piece that has gone.
-    pub(super) fn new(range: Arc<SharedRange>, told_gone: ToldGone) -> Self {
+    /// Code in `memory`. `told_gone` is called for each piece that has gone.
+    pub(super) fn new(memory: Arc<dyn MemoryHere>, told_gone: ToldGone) -> Self {
         let state =
             TableState { by_number: HashMap::new(), by_address: CodeRanges::new(), homes: HashMap::new() };
-        Self { range, state: Mutex::new(state), has_retired: AtomicBool::new(false), told_gone }
+        Self { memory, state: Mutex::new(state), has_retired: AtomicBool::new(false), told_gone }
     }
 
-    /// Makes code known that the host has written. It can be called from here on.
+    /// Makes code known that the host has written, or whose `contents` it has sent. It can be called from here on.
     ///
     /// # Errors
     /// The defect of the message, or the system's refusal.
-    pub(super) fn publish(&self, number: u32, publication: Publication) -> Result<(), String> {
+    pub(super) fn publish(
+        &self,
+        number: u32,
+        publication: Publication,
+        contents: &[u8],
+    ) -> Result<(), String> {
         self.check(&publication)?;
         // Relaxed: set and read by the thread that takes messages alone.
         if self.has_retired.load(Ordering::Relaxed) {
-            self.range.serialize();
+            self.memory.serialize();
         }
-        let Publication { data, unwind, tls, is_stubs, end } = publication;
-        let data = data.into_iter().map(|(start, end)| start..end).collect();
-        let memory = InFlightAlloc::new(Box::new(WrittenMemory { range: self.range.clone(), data }));
+        let Publication { segments, unwind, tls, is_stubs, end } = publication;
+        let segments = segments.into_iter().map(PublishedSegment::segment).collect::<Option<_>>();
+        let segments = segments.ok_or("a segment is of no kind")?;
+        let memory = self.memory.take(SegmentsThere { segments, contents: contents.into() })?;
         let image = tls.map(|tls| tls.image());
         let reserved = tls.map(|tls| adopt_tls(tls.module, tls.image())).transpose();
         let unwind = unwind.map(|(start, end, eh_frame_hdr)| UnwindTable { code: start..end, eh_frame_hdr });
@@ -148,55 +154,22 @@ impl PublishedTable {
         CodeExtent { home, ranges: ranges.into_iter().map(|(start, end)| start..end).collect() }
     }
 
-    /// A host that names addresses outside of the memory that it shares has made a mistake.
+    /// A host that names addresses outside of the memory for code has made a mistake.
     fn check(&self, publication: &Publication) -> Result<(), String> {
-        let Publication { data, unwind, tls, end, .. } = publication;
-        let is_in = |start: u64, end: u64| start == end || self.range.has(&(start..end));
+        let Publication { unwind, tls, end, .. } = publication;
+        let range = self.memory.addresses();
+        let is_in =
+            |start: u64, end: u64| start == end || (range.start <= start && start < end && end <= range.end);
         let ends = end.iter().flat_map(|(_, ranges)| ranges);
         let code = unwind.iter().map(|(start, end, _)| (*start, *end));
         let index = unwind.iter().map(|(_, _, at)| (*at, at.saturating_add(8)));
         let image = tls.iter().map(|tls| (tls.address, tls.address.saturating_add(tls.image_bytes)));
         let mut all = ends.copied().chain(code).chain(index).chain(image);
-        if let Some((start, end)) = all.find(|&(start, end)| !is_in(start, end)) {
-            return Err(format!("code at {start:#x}..{end:#x} lies outside of the memory that is shared"));
-        }
-        match data.iter().find(|(start, end)| !self.range.is_data(&(*start..*end))) {
-            Some((start, end)) => Err(format!("{start:#x}..{end:#x} are no pages of data")),
+        match all.find(|&(start, end)| !is_in(start, end)) {
+            Some((start, end)) => {
+                Err(format!("code at {start:#x}..{end:#x} lies outside of the memory for code"))
+            }
             None => Ok(()),
         }
-    }
-}
-
-/// Memory that the host has written and takes back. This process's copies of its data go before the host hears of it.
-struct WrittenMemory {
-    range: Arc<SharedRange>,
-    data: Vec<Range<u64>>,
-}
-
-impl Backing for WrittenMemory {
-    fn address(&self, _: usize) -> ExecutorAddr {
-        ExecutorAddr::NULL
-    }
-
-    fn working(&mut self, _: usize) -> &mut [u8] {
-        &mut []
-    }
-
-    fn finalize(&mut self) -> Result<(), MemoryError> {
-        Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-}
-
-impl Drop for WrittenMemory {
-    fn drop(&mut self) {
-        self.data.iter().for_each(|pages| self.range.discard(pages));
     }
 }

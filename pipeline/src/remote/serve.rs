@@ -11,12 +11,14 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::event::PollFlags;
 use rustix::process::{Signal, getpid, kill_process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,19 +28,31 @@ use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 use super::faults::tell_host;
 use super::jobs::JobQueue;
 use super::messages::{
-    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, HELLO, HostGreeting, LOAD, LOADED, PROTOCOL,
-    PUBLISH, ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
+    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, GreetedMemory, HELLO, HostGreeting, LOAD, LOADED,
+    PROTOCOL, PUBLISH, ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
 };
 use super::published::PublishedTable;
 use super::running;
+use crate::arch::Architecture;
 use crate::executor::RuntimeEntries;
-use crate::memory::SharedRange;
-use crate::peer::{Channel, ChannelError, PeerFrame, end_with_parent, receive_descriptors, set_aside};
+use crate::memory::{MemoryHere, SentRange, SharedRange};
+use crate::peer::{
+    Channel, ChannelError, Deadline, FrameLimits, PeerFrame, end_with_parent, receive_descriptors, set_aside,
+};
 use crate::runtime::in_process::entries_here;
 use crate::runtime::process::{ProcessSymbols, jit_overrides};
 use crate::runtime::tls::{self, SignalsBlocked};
 
-/// Runs code for the process that has started this one with a channel as stdin, until that ends or needs it no more. To be called on the first
+/// How long a host may take to greet.
+const GREETING_LIMIT: Duration = Duration::from_secs(30);
+
+/// The largest greeting.
+const GREETING_BYTES_MAX: u32 = 4 << 10;
+
+/// The most address space that a host is given.
+const RANGE_BYTES_MAX: u64 = 4 << 30;
+
+/// Runs code for the process that has a channel to this one's stdin, until that ends or needs it no more. To be called on the first
 /// thread, before others are started. The program's end is the process's end.
 ///
 /// # Errors
@@ -63,13 +77,16 @@ pub fn serve_executor() -> io::Result<()> {
 #[doc(hidden)]
 pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io::Result<()> {
     let stdin = set_aside(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut receiving = Channel::new(UnixStream::from(stdin));
+    let mut receiving = Channel::new(stdin);
     let by_hand =
         |_| invalid("this is started by a host, not by hand: its stdin is no channel of an executor");
-    let [memory, input] = receive_descriptors(receiving.stream()).map_err(by_hand)?;
-    rustix::stdio::dup2_stdin(&input)?;
-    drop(input);
-    let hello = receiving.receive().map_err(io::Error::other)?;
+    let deadline = Deadline::after(GREETING_LIMIT);
+    deadline.wait_for(receiving.stream(), PollFlags::IN).map_err(io::Error::other)?;
+    let mut descriptors = receive_descriptors(receiving.stream()).map_err(by_hand)?;
+    receiving.take_at_most(FrameLimits { body_bytes: GREETING_BYTES_MAX, bulk_bytes: 0 });
+    let hello = receiving.receive_while(&mut |stream, until| deadline.wait_for(stream, until));
+    let hello = hello.map_err(io::Error::other)?;
+    receiving.take_at_most(FrameLimits::default());
     watch(hello.kind);
     let greeting: HostGreeting = match hello.kind {
         HELLO => postcard::from_bytes(hello.body()).map_err(io::Error::other)?,
@@ -80,16 +97,24 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     }
     end_with_parent(&receiving, greeting.parent)?;
     let symbols = ProcessSymbols::new(); // The libraries, ahead of the memory that comes to lie near them.
-    let range = Arc::new(SharedRange::map(&memory.into()).map_err(io::Error::other)?);
-    let sending = set_aside(receiving.stream().try_clone()?.into());
-    let sending =
-        Arc::new(Replies { channel: Mutex::new(Channel::new(sending.into())), watch: Box::new(watch) });
-    let ready = ReadyPlace { protocol: PROTOCOL, base: range.base(), entries: entries() };
-    let (faults, addresses) = (set_aside(receiving.stream().try_clone()?.into()), range.addresses());
+    let memory = memory_for(greeting.memory, &mut descriptors)?;
+    take_stdio(descriptors)?;
+    let sending = set_aside(receiving.stream().try_clone_to_owned()?);
+    let sending = Arc::new(Replies { channel: Mutex::new(Channel::new(sending)), watch: Box::new(watch) });
+    let addresses = memory.addresses();
+    let ready = ReadyPlace {
+        protocol: PROTOCOL,
+        pid: std::process::id(),
+        machine: Architecture::HOST.machine().0,
+        page_bytes: rustix::param::page_size() as u64,
+        base: addresses.start,
+        entries: entries(),
+    };
+    let faults = set_aside(receiving.stream().try_clone_to_owned()?);
     let jobs = Arc::new(JobQueue::new());
     let retired = sending.clone();
     let told_gone = Arc::new(move |number| retired.send(RETIRED, number, &()));
-    let table = Arc::new(PublishedTable::new(range, told_gone));
+    let table = Arc::new(PublishedTable::new(memory, told_gone));
     let overrides = jit_overrides().into_iter().collect();
     let messages =
         Messages { sending: sending.clone(), jobs: jobs.clone(), table: table.clone(), symbols, overrides };
@@ -100,6 +125,36 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     drop(blocked);
     tell_host(faults, addresses);
     run_jobs(&jobs, &sending, &table);
+    Ok(())
+}
+
+/// The memory that the host places code in.
+fn memory_for(greeted: GreetedMemory, descriptors: &mut Vec<OwnedFd>) -> io::Result<Arc<dyn MemoryHere>> {
+    match greeted {
+        GreetedMemory::Shared => {
+            let file = descriptors.pop().ok_or_else(|| invalid("no memory came that is shared"))?;
+            Ok(Arc::new(SharedRange::map(&file.into()).map_err(io::Error::other)?))
+        }
+        GreetedMemory::Sent(bytes) => {
+            let bytes = usize::try_from(bytes.min(RANGE_BYTES_MAX)).map_err(io::Error::other)?;
+            let range = SentRange::reserve(bytes, rustix::param::page_size() as u64);
+            Ok(Arc::new(range.map_err(io::Error::other)?))
+        }
+    }
+}
+
+/// Has the program the host's stdin, or all three of its streams; or none of its own, where stdin is the channel still.
+fn take_stdio(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+    match &descriptors[..] {
+        [] => rustix::stdio::dup2_stdin(File::open("/dev/null")?)?,
+        [input] => rustix::stdio::dup2_stdin(input)?,
+        [input, output, errors] => {
+            rustix::stdio::dup2_stdin(input)?;
+            rustix::stdio::dup2_stdout(output)?;
+            rustix::stdio::dup2_stderr(errors)?;
+        }
+        _ => return Err(invalid("the host has sent descriptors for nothing")),
+    }
     Ok(())
 }
 
@@ -196,7 +251,7 @@ impl Messages {
     fn take(&self, frame: &PeerFrame) -> Result<(), String> {
         let id = frame.id;
         match frame.kind {
-            PUBLISH => self.table.publish(id, body(frame)?)?,
+            PUBLISH => self.table.publish(id, body(frame)?, frame.bulk())?,
             RETIRE => self.table.retire(id)?,
             FIND => {
                 let names: Vec<String> = body(frame)?;

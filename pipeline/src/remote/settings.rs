@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::address::ExecutorAddress;
 use crate::peer::PeerProgram;
 
-/// A program that calls [`serve_executor`](super::serve_executor).
+/// A program that calls [`serve_executor`](super::serve_executor): one to be started, or one that [listens](super::ExecutorListener).
 ///
 /// # Examples
 /// ```
@@ -19,25 +20,56 @@ use crate::peer::PeerProgram;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteProgram {
-    pub(super) program: PeerProgram,
+    pub(super) place: RemotePlace,
+    pub(super) sends_memory: bool,
     pub(super) start_limit: Duration,
     pub(super) request_limit: Duration,
     pub(super) call_limit: Option<Duration>,
 }
 
+/// How the host gets an executor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RemotePlace {
+    Started(PeerProgram),
+    Listening(ExecutorAddress),
+}
+
 impl RemoteProgram {
     /// A program that has half a minute to start, and as long for each request. Calls take as long as they take.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let limit = Duration::from_secs(30);
-        let program = PeerProgram { path: path.into(), arguments: Vec::new() };
-        Self { program, start_limit: limit, request_limit: limit, call_limit: None }
+        Self::of(RemotePlace::Started(PeerProgram { path: path.into(), arguments: Vec::new() }))
     }
 
-    /// Adds an argument of the program.
+    /// A program that listens at `address`, with the same limits. It has the stdin, stdout and stderr of this process if the address is a socket of this
+    /// machine; otherwise its own. Its directory and its environment are its own.
+    pub fn listening_at(address: ExecutorAddress) -> Self {
+        Self::of(RemotePlace::Listening(address))
+    }
+
+    fn of(place: RemotePlace) -> Self {
+        let limit = Duration::from_secs(30);
+        Self { place, sends_memory: false, start_limit: limit, request_limit: limit, call_limit: None }
+    }
+
+    /// Adds an argument of a program that is started.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
-        self.program.arguments.push(argument.into());
+        if let RemotePlace::Started(program) = &mut self.place {
+            program.arguments.push(argument.into());
+        }
         self
+    }
+
+    /// Sends linked code by messages, also where memory could be shared. Always so where an executor listens on a port.
+    #[must_use]
+    pub fn sends_memory(mut self, sends_memory: bool) -> Self {
+        self.sends_memory = sends_memory;
+        self
+    }
+
+    /// Whether the host starts the program.
+    pub fn is_started(&self) -> bool {
+        matches!(self.place, RemotePlace::Started(_))
     }
 
     /// How long it may take until it is ready.

@@ -239,7 +239,9 @@ fn a_link_knows_no_session_and_no_process() {
 #[test]
 fn every_dependency_is_used() {
     let mut findings = Vec::new();
-    for place in ["recorder", "core", "dispatch", "instances", "pipeline", "kaleidoscope", "orc-c"] {
+    for place in
+        ["recorder", "core", "dispatch", "instances", "pipeline", "kaleidoscope", "orc-c", "executor"]
+    {
         let manifest = read(&format!("{place}/Cargo.toml")).expect("the crate has a manifest");
         let (_, dependencies) =
             manifest.split_once("\n[dependencies]\n").expect("the crate has dependencies");

@@ -15,7 +15,7 @@ pub(crate) struct Source {
 }
 
 /// Directories that hold Rust files of ours.
-const ROOTS: [&str; 16] = [
+const ROOTS: [&str; 17] = [
     "recorder",
     "core",
     "dispatch",
@@ -23,6 +23,7 @@ const ROOTS: [&str; 16] = [
     "pipeline",
     "kaleidoscope",
     "orc-c",
+    "executor",
     "src",
     "tests",
     "program-tests",

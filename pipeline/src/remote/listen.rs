@@ -1,0 +1,173 @@
+//! [`ExecutorListener`]: hosts connect to it, and each gets a process of its own.
+//!
+//! ```text
+//!   host ── connects ─▶ listener: a thread for each connection
+//!     │                    │ starts the executor, whose stdin is the connection
+//!     │                    ▼
+//!     └── messages ──▶ executor ── ends ─▶ the thread: a message that tells how
+//! ```
+
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::Mode;
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+
+use super::address::ExecutorAddress;
+use super::messages::{ENDED, ProcessEndThere};
+use crate::peer::{Channel, Deadline, PeerProgram, ProcessEnd};
+
+/// How long a host may take to close its side when its executor has ended.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A socket on which executors are asked for.
+///
+/// All who can connect have their code run, with all rights of this process. They are not asked who they are, and nothing is encrypted. A socket among the files is made for its owner alone. A port has no
+/// such limit: each user of the machine can connect to one of `localhost`.
+#[derive(Debug)]
+pub struct ExecutorListener {
+    socket: ListeningSocket,
+}
+
+#[derive(Debug)]
+enum ListeningSocket {
+    Unix(UnixListener, PathBuf),
+    Tcp(TcpListener),
+}
+
+impl ExecutorListener {
+    /// Listens at `address`. A socket among the files that no process listens on any more is replaced.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn bind(address: &ExecutorAddress) -> io::Result<Self> {
+        let socket = match address {
+            ExecutorAddress::Unix(path) => ListeningSocket::Unix(bind_for_owner(path)?, path.clone()),
+            ExecutorAddress::Tcp(place) => ListeningSocket::Tcp(TcpListener::bind(place.as_str())?),
+        };
+        Ok(Self { socket })
+    }
+
+    /// Where it listens: a port that was given as 0 is the one that the system has chosen.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<ExecutorAddress> {
+        Ok(match &self.socket {
+            ListeningSocket::Unix(_, path) => ExecutorAddress::Unix(path.clone()),
+            ListeningSocket::Tcp(listener) => ExecutorAddress::Tcp(listener.local_addr()?.to_string()),
+        })
+    }
+
+    /// Starts `program`, which calls [`serve_executor`](super::serve_executor), for each host that connects. Goes on for ever.
+    ///
+    /// # Errors
+    /// The system's, if it lets no more hosts connect.
+    pub fn serve(&self, program: &PeerProgram) -> io::Result<()> {
+        loop {
+            let connection = match self.accept() {
+                // The host has thought better of it.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                accepted => accepted?,
+            };
+            let program = program.clone();
+            let serve = move || {
+                // The host sees the end of its connection.
+                let _ = serve_host(connection, &program);
+            };
+            uruk_core::sync::thread::Builder::new().name("uruk executor".to_owned()).spawn(serve)?;
+        }
+    }
+
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match &self.socket {
+            ListeningSocket::Unix(listener, _) => Ok(listener.accept()?.0.into()),
+            ListeningSocket::Tcp(listener) => {
+                let connection = listener.accept()?.0.into();
+                prepare(&connection)?;
+                Ok(connection)
+            }
+        }
+    }
+}
+
+impl Drop for ExecutorListener {
+    fn drop(&mut self) {
+        if let ListeningSocket::Unix(_, path) = &self.socket {
+            // Another process may have taken it away.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// A connection to the executor that listens at `address`.
+pub(super) fn connect(address: &ExecutorAddress) -> io::Result<OwnedFd> {
+    match address {
+        ExecutorAddress::Unix(path) => Ok(UnixStream::connect(path)?.into()),
+        ExecutorAddress::Tcp(place) => {
+            let connection = TcpStream::connect(place.as_str())?.into();
+            prepare(&connection)?;
+            Ok(connection)
+        }
+    }
+}
+
+/// Messages are small and awaited; and a machine that is switched off says nothing.
+fn prepare(connection: &OwnedFd) -> io::Result<()> {
+    set_tcp_nodelay(connection, true)?;
+    set_socket_keepalive(connection, true)?;
+    Ok(())
+}
+
+fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
+    let bind = || {
+        let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        let listener = UnixListener::bind(path);
+        rustix::process::umask(before);
+        listener
+    };
+    match bind() {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
+            fs::remove_file(path)?;
+            bind()
+        }
+        bound => bound,
+    }
+}
+
+fn is_left_over(path: &Path) -> bool {
+    matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Has an executor serve a host, waits for its end, and tells the host.
+fn serve_host(connection: OwnedFd, program: &PeerProgram) -> io::Result<()> {
+    let mut command = Command::new(&program.path);
+    command.args(&program.arguments).stdin(connection.try_clone()?);
+    let ended = command.spawn()?.wait();
+    let mut channel = Channel::new(connection);
+    let end = ProcessEndThere::from(ProcessEnd::of(ended));
+    let body = postcard::to_stdvec(&end).expect("a vector takes everything");
+    channel.send(ENDED, 0, &body, &[]).map_err(io::Error::other)?;
+    // Were the connection closed while there are messages of the host, it could lose what the executor has sent.
+    shutdown(channel.stream(), Shutdown::Write)?;
+    let deadline = Deadline::after(PATIENCE);
+    let mut rest = [0; 4 << 10];
+    while !deadline.is_over() {
+        let mut awaited = [PollFd::from_borrowed_fd(channel.stream(), PollFlags::IN)];
+        let _ = poll(&mut awaited, deadline.left().as_ref());
+        match recv(channel.stream(), &mut rest, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => break,
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}

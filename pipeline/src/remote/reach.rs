@@ -1,0 +1,156 @@
+//! How a host gets an executor: it starts one, or connects to one that listens, and both greet each other.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
+
+use super::address::ExecutorAddress;
+use super::error::RemoteError;
+use super::listen::connect;
+use super::messages::{
+    ENDED, GreetedMemory, HELLO, HostGreeting, PROTOCOL, ProcessEndThere, READY, ReadyPlace,
+};
+use super::settings::{RemotePlace, RemoteProgram};
+use super::supervised::ExecutorPeer;
+use crate::arch::Architecture;
+use crate::executor::{RuntimeEntries, TlsResolvers};
+use crate::memory::{MemoryManager, SentMemory, SharedFile};
+use crate::peer::{
+    Channel, ChannelError, ConnectedPeer, Deadline, PeerFrame, PeerProcess, PeerProgram, ProcessEnd,
+    send_descriptors,
+};
+
+/// An executor that is ready.
+pub(super) struct ReachedExecutor {
+    pub(super) process: ExecutorPeer,
+    pub(super) channel: Channel,
+    /// Can be read from when the process has ended, if there is such a thing.
+    pub(super) ended: Option<OwnedFd>,
+    pub(super) pid: u32,
+    pub(super) memory: Arc<dyn MemoryManager>,
+    pub(super) entries: RuntimeEntries,
+}
+
+/// Memory for code, before the executor has said where it lies.
+enum OfferedMemory {
+    Shared(SharedFile),
+    Sent,
+}
+
+impl OfferedMemory {
+    fn new(is_sent: bool) -> io::Result<Self> {
+        Ok(if is_sent { Self::Sent } else { Self::Shared(SharedFile::new()?) })
+    }
+
+    fn greeted(&self) -> GreetedMemory {
+        match self {
+            Self::Shared(_) => GreetedMemory::Shared,
+            Self::Sent => GreetedMemory::Sent(SentMemory::RANGE_BYTES),
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Shared(file) => Some(file.file().as_fd()),
+            Self::Sent => None,
+        }
+    }
+
+    /// # Errors
+    /// The place is none that memory can have.
+    fn placed(self, ready: &ReadyPlace) -> Result<Arc<dyn MemoryManager>, String> {
+        let refused = |base| format!("no memory begins at {base:#x} in pages of {} bytes", ready.page_bytes);
+        Ok(match self {
+            Self::Shared(file) => Arc::new(file.mapped_at(ready.base).map_err(refused)?),
+            Self::Sent => Arc::new(SentMemory::at(ready.base, ready.page_bytes).map_err(refused)?),
+        })
+    }
+}
+
+/// Starts or connects.
+///
+/// # Errors
+/// [`RemoteError`].
+pub(super) fn reach(program: &RemoteProgram) -> Result<ReachedExecutor, RemoteError> {
+    match &program.place {
+        RemotePlace::Started(started) => start(started, program),
+        RemotePlace::Listening(address) => join(address, program)
+            .map_err(|error| RemoteError::Connect { address: address.clone(), source: Arc::new(error) }),
+    }
+}
+
+fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecutor, RemoteError> {
+    let start_error =
+        |source: io::Error| RemoteError::Start { program: started.path.clone(), source: Arc::new(source) };
+    let gone = |end| RemoteError::Gone { end, at: None };
+    let memory = OfferedMemory::new(program.sends_memory).map_err(start_error)?;
+    let mut process = PeerProcess::start_beside(started).map_err(start_error)?;
+    let mut channel = process.second_channel().map_err(start_error)?;
+    let deadline = Deadline::after(program.start_limit);
+    let greeting =
+        HostGreeting { protocol: PROTOCOL, parent: Some(std::process::id()), memory: memory.greeted() };
+    let stdin = io::stdin();
+    let descriptors: Vec<_> = [stdin.as_fd()].into_iter().chain(memory.descriptor()).collect();
+    let ready = greet(&mut channel, &descriptors, &greeting, deadline);
+    let ready = ready.map_err(|(error, is_received)| gone(process.end(error, deadline, is_received)))?;
+    let (ready, entries) = read_ready(&ready).map_err(|why| gone(process.lied(why)))?;
+    let memory = memory.placed(&ready).map_err(|why| gone(process.lied(why)))?;
+    let (ended, pid) = (process.end_descriptor(), process.pid());
+    Ok(ReachedExecutor { process: ExecutorPeer::Child(process), channel, ended, pid, memory, entries })
+}
+
+fn join(address: &ExecutorAddress, program: &RemoteProgram) -> io::Result<ReachedExecutor> {
+    let is_local = matches!(address, ExecutorAddress::Unix(_));
+    let memory = OfferedMemory::new(program.sends_memory || !is_local)?;
+    let mut channel = Channel::new(connect(address)?);
+    let socket = channel.stream().try_clone_to_owned()?;
+    let deadline = Deadline::after(program.start_limit);
+    let greeting = HostGreeting { protocol: PROTOCOL, parent: None, memory: memory.greeted() };
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let streams = if is_local { &streams[..] } else { &[] };
+    let descriptors: Vec<_> = streams.iter().copied().chain(memory.descriptor()).collect();
+    let ready = greet(&mut channel, &descriptors, &greeting, deadline);
+    let ready = ready.map_err(|(error, _)| io::Error::other(error))?;
+    if ready.kind == ENDED {
+        let end = postcard::from_bytes::<ProcessEndThere>(ready.body()).map_err(io::Error::other)?;
+        return Err(io::Error::other(format!("its process {} before it was ready", ProcessEnd::from(end))));
+    }
+    let (ready, entries) = read_ready(&ready).map_err(io::Error::other)?;
+    let memory = memory.placed(&ready).map_err(io::Error::other)?;
+    let process = ExecutorPeer::Connected(ConnectedPeer::new(ready.pid, socket));
+    Ok(ReachedExecutor { process, channel, ended: None, pid: ready.pid, memory, entries })
+}
+
+/// Hands the process its descriptors and its greeting. Its answer; an error says whether that was received.
+fn greet(
+    channel: &mut Channel,
+    descriptors: &[BorrowedFd<'_>],
+    greeting: &HostGreeting,
+    deadline: Deadline,
+) -> Result<PeerFrame, (ChannelError, bool)> {
+    let greeting = postcard::to_stdvec(greeting).expect("a vector takes everything");
+    let mut wait = |stream: BorrowedFd<'_>, until| deadline.wait_for(stream, until);
+    let sent = send_descriptors(channel.stream(), descriptors);
+    sent.and_then(|()| channel.send_while(HELLO, 0, &greeting, &[], &mut wait))
+        .map_err(|error| (error, false))?;
+    channel.receive_while(&mut wait).map_err(|error| (error, true))
+}
+
+/// # Errors
+/// The defect of the answer.
+fn read_ready(answer: &PeerFrame) -> Result<(ReadyPlace, RuntimeEntries), String> {
+    let ready = match postcard::from_bytes::<ReadyPlace>(answer.body()) {
+        Ok(ready) if answer.kind == READY && ready.protocol == PROTOCOL => ready,
+        _ => return Err("it is no executor of this version".into()),
+    };
+    if Architecture::of_machine(ready.machine) != Some(Architecture::HOST) {
+        return Err(format!("it runs code of another machine ({})", ready.machine));
+    }
+    let [fixed, dynamic, absent, ifunc_thunk, first_call, counted_call] =
+        ready.entries.map(ExecutorAddr::new);
+    let tls_resolvers = TlsResolvers { fixed, dynamic, absent };
+    Ok((ready, RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }))
+}
