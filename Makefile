@@ -13,7 +13,7 @@ CHOSEN = scripts/chosen-tests.sh env
 # One file of shuttle-tests, or all of them.
 TEST ?= *
 # What `make test` runs of `examples`.
-EXAMPLES = hello boxed_runtime custom_unit no_llvm generator images image_instances inkwell lazy tiers lowering query_engine plugin_host redefine tokio_host
+EXAMPLES = hello boxed_runtime contained_plugins custom_unit no_llvm generator images image_instances inkwell lazy tiers lowering query_engine plugin_host redefine tokio_host
 # How long `make stress` hammers.
 STRESS_SECONDS ?= 60
 # How long `make stress-tsan` does.
