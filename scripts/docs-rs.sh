@@ -13,5 +13,8 @@ for manifest in $(grep -l '^\[package.metadata.docs.rs\]' Cargo.toml ./*/Cargo.t
   package=$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -n 1)
   features=$(sed -n '/^\[package.metadata.docs.rs\]/,/^$/s/^features = \[\(.*\)\]$/\1/p' "$manifest" | tr -d '" ')
   printf '%s: %s\n' "$package" "${features:-default features}"
-  cargo doc --quiet --no-deps --lib -p "$package" --features "$features"
+  # A package that is a program alone has its page too.
+  targets=--lib
+  [[ -e "$(dirname "$manifest")/src/lib.rs" ]] || targets=--bins
+  cargo doc --quiet --no-deps "$targets" -p "$package" --features "$features"
 done
