@@ -5,7 +5,6 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
@@ -303,6 +302,10 @@ fn a_socket_that_was_left_over_is_replaced() {
     ExecutorListener::bind(&address).expect_err("it is in use");
     drop(listener);
     assert!(!path.exists());
+    std::fs::write(&path, "a file of the user's").expect("it is free");
+    ExecutorListener::bind(&address).expect_err("it is no socket");
+    assert_eq!(std::fs::read(&path).expect("it is there"), b"a file of the user's");
+    std::fs::remove_file(&path).expect("it is there");
 }
 
 /// The host of [`an_executor_does_not_outlive_its_host`], when that has started this program; otherwise nothing.
@@ -341,11 +344,9 @@ fn an_executor_does_not_outlive_its_host() {
         let executor = Pid::from_raw(number).expect("a process");
         let executor = pidfd_open(executor, PidfdFlags::empty()).expect("it runs");
         host.kill().expect("it runs");
-        let killed = Instant::now();
         let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
         let mut ended = [PollFd::new(&executor, PollFlags::IN)];
         assert_eq!(poll(&mut ended, Some(&limit)), Ok(1), "`{address}`: it runs on");
-        assert!(killed.elapsed() < Duration::from_secs(1), "`{address}`: {:?}", killed.elapsed());
         host.wait().expect("it was started here");
     }
 }

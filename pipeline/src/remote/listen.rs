@@ -11,15 +11,18 @@ use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::Mode;
+use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
-use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use rustix::net::{
+    AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, recv, shutdown, socket_with,
+};
 
 use super::address::ExecutorAddress;
 use super::messages::{ENDED, ProcessEndThere};
@@ -27,6 +30,9 @@ use crate::peer::{Channel, Deadline, PeerProgram, ProcessEnd};
 
 /// How long a host may take to close its side when its executor has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// So many hosts wait to be let in.
+const BACKLOG: i32 = 128;
 
 /// A socket on which executors are asked for.
 ///
@@ -128,11 +134,13 @@ fn prepare(connection: &OwnedFd) -> io::Result<()> {
 }
 
 fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
-    let bind = || {
-        let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
-        let listener = UnixListener::bind(path);
-        rustix::process::umask(before);
-        listener
+    let bind = || -> io::Result<UnixListener> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        // The file gets the mode that the socket has when it is bound. The mask of the process, which all threads share, stays.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(socket.into())
     };
     match bind() {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
@@ -143,8 +151,11 @@ fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
+/// Whether it is a socket at which no process listens. Another file is not ours to remove.
 fn is_left_over(path: &Path) -> bool {
-    matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    is_socket
+        && matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// Has an executor serve a host, waits for its end, and tells the host.
