@@ -239,15 +239,21 @@ fn the_end_of_an_executor_that_listens_is_told_as_that_of_one_that_was_started()
         declare void @llvm.trap()
         declare void @_exit(i32)
         define i64 @crash() { call void @llvm.trap() ret i64 1 }
+        define i64 @fault() { %x = load volatile i64, ptr null ret i64 %x }
         define i64 @leave() { call void @_exit(i32 7) ret i64 0 }";
     for (way, program) in ways("ends", &[]) {
-        for (name, end) in [("crash", ProcessEnd::Signal(4)), ("leave", ProcessEnd::Exited(7))] {
+        let ends_of = [
+            ("crash", ProcessEnd::Signal(Signal::ILL.as_raw())),
+            ("fault", ProcessEnd::Signal(Signal::SEGV.as_raw())),
+            ("leave", ProcessEnd::Exited(7)),
+        ];
+        for (name, end) in ends_of {
             let jit = Jit::builder().threads(1).executor(program.clone()).build().expect(way);
             jit.add_ir_text("ends.ll", ends).expect("the names are new");
             let error = jit.call_there(name, &[]).expect_err("it ends");
             assert_eq!(end_of(&error), Some(end), "{way}: {}", told(&error));
-            let is_told = told(&error).contains("in `crash` + 0x");
-            assert_eq!(is_told, name == "crash", "{way}: {}", told(&error));
+            let is_told = told(&error).contains(&format!("in `{name}` + 0x"));
+            assert_eq!(is_told, name != "leave", "{way}: {}", told(&error));
         }
     }
 }

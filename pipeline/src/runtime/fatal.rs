@@ -78,8 +78,11 @@ pub type TellFault = fn(c_int, u64);
 static TOLD: OnceLock<(TellFault, std::ops::Range<u64>)> = OnceLock::new();
 
 /// Has `tell` told of faults and aborts, and nothing written. To be called once, before the process has threads of the program's.
+///
+/// Handlers that the language of this process has installed for its own reports give way: the program begins without any, as natively.
 pub fn tell_faults(code: std::ops::Range<u64>, tell: TellFault) {
     if TOLD.set((tell, code)).is_ok() {
+        FAULTS.into_iter().for_each(remove_handler);
         report_at_fatal_signals(ReportedSignals::Faults, frames::write_of_signal);
     }
 }
@@ -280,6 +283,19 @@ extern "C" fn end_by(signal: c_int, _info: *mut libc::siginfo_t, context: *mut c
 
 fn handler() -> libc::sighandler_t {
     end_by as extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) as libc::sighandler_t
+}
+
+/// Puts the system's default where a function handles the signal. One that is ignored stays ignored.
+fn remove_handler(signal: c_int) {
+    // SAFETY: the action is filled before it is read, and zeroed is the default. Signals that cannot be had are refused.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        let is_known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
+        if is_known && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction) {
+            let by_default: libc::sigaction = mem::zeroed();
+            libc::sigaction(signal, &raw const by_default, ptr::null_mut());
+        }
+    }
 }
 
 /// Puts the handler where a signal would end the process, if reports are wanted.
