@@ -257,11 +257,6 @@ impl Backing for ClientAlloc {
         }
         bytes
     }
-
-    /// The client's affair.
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
 }
 
 impl Drop for ClientAlloc {

@@ -30,6 +30,7 @@ mod watchers;
 
 pub use code::{DebugFile, NamedCode, NamedSymbol, SymbolSource, SymbolTable};
 pub use lines::SourcePlace;
+#[cfg(feature = "llvm")]
 pub(crate) use listing::is_of_unit;
 pub use listing::{FunctionCode, code_of_unit, name_at};
 pub use names::{NameRegistration, SymbolAt, register, symbol_at, symbol_in};

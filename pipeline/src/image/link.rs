@@ -18,8 +18,7 @@ use crate::link::{
     RebaseTarget, parts,
 };
 use crate::memory::{
-    Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
-    SegmentRequest,
+    Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest,
 };
 use crate::object::ObjectBuffer;
 
@@ -437,13 +436,5 @@ impl Backing for PlainContents {
 
     fn finalize(&mut self) -> Result<(), MemoryError> {
         Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
     }
 }

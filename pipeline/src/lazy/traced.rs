@@ -66,6 +66,7 @@ impl Speculator {
 }
 
 impl Speculator {
+    #[cfg(feature = "llvm")]
     pub(crate) fn wants_sources(&self) -> bool {
         self.0.compares_sources.load(Ordering::Relaxed) // as in `compare_sources`
     }

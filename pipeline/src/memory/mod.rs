@@ -201,11 +201,15 @@ pub trait Backing: Send + Sync {
         SegmentsThere::default()
     }
 
-    /// Bytes allocated, by kind.
-    fn bytes(&self) -> SegmentBytes;
+    /// Bytes allocated, by kind. The default is zero, for managers that do not count.
+    fn bytes(&self) -> SegmentBytes {
+        SegmentBytes::default()
+    }
 
-    /// Bytes of this allocation that occupy physical memory now, by kind.
-    fn resident(&self) -> SegmentBytes;
+    /// Bytes of this allocation that occupy physical memory of this process now, by kind. The default is zero, for memory that is another's.
+    fn resident(&self) -> SegmentBytes {
+        SegmentBytes::default()
+    }
 }
 
 /// Memory that is being filled: final addresses are known, nothing may run yet. Dropping it gives it back.

@@ -113,11 +113,6 @@ impl Backing for SentAllocation {
     fn bytes(&self) -> SegmentBytes {
         bytes_of(self.pieces.iter().map(|(piece, _)| piece))
     }
-
-    /// None of it is this process's.
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
 }
 
 impl Drop for SentAllocation {
@@ -223,14 +218,6 @@ impl Backing for ReceivedAllocation {
             }
         }
         Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
     }
 }
 

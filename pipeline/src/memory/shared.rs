@@ -281,14 +281,6 @@ impl Backing for WrittenAllocation {
     fn finalize(&mut self) -> Result<(), MemoryError> {
         Ok(())
     }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
 }
 
 impl Drop for WrittenAllocation {

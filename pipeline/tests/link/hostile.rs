@@ -8,8 +8,7 @@ use uruk_core::{ExecutorAddr, SymbolFlags};
 use uruk_pipeline::executor::RuntimeEntries;
 use uruk_pipeline::link::{Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, elf};
 use uruk_pipeline::memory::{
-    Backing, FinalizedAlloc, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentKind,
-    SegmentRequest,
+    Backing, FinalizedAlloc, InFlightAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest,
 };
 
 /// Memory at made-up addresses: fast, never executable, and refuses what no small object can need.
@@ -46,14 +45,6 @@ impl Backing for PretendBacking {
 
     fn finalize(&mut self) -> Result<(), MemoryError> {
         Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
     }
 }
 

@@ -12,9 +12,7 @@ use uruk_pipeline::link::{
     Link, LinkEnvironment, LinkError, LinkOptions, RebaseTarget, RebaseTo, Rebases, RuntimeEntry, TlsFact,
     elf,
 };
-use uruk_pipeline::memory::{
-    Backing, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentRequest,
-};
+use uruk_pipeline::memory::{Backing, InFlightAlloc, MemoryError, MemoryManager, SegmentRequest};
 
 use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 
@@ -131,14 +129,6 @@ impl Backing for Contents {
 
     fn finalize(&mut self) -> Result<(), MemoryError> {
         Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
     }
 }
 

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
-use uruk_pipeline::memory::{
-    Backing, InFlightAlloc, MemoryError, MemoryManager, SegmentBytes, SegmentRequest,
-};
+use uruk_pipeline::memory::{Backing, InFlightAlloc, MemoryError, MemoryManager, SegmentRequest};
 
 /// Every segment of an allocation that was finalized.
 pub(crate) type Written = Arc<Mutex<Vec<MadeSegment>>>;
@@ -68,13 +66,5 @@ impl Backing for MadeBacking {
     fn finalize(&mut self) -> Result<(), MemoryError> {
         self.written.lock().extend(self.segments.iter().cloned());
         Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
     }
 }

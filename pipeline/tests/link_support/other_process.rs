@@ -25,8 +25,8 @@ use uruk_pipeline::executor::{
     TlsImage, TlsPlacement, TlsReservation, TlsShape, UnwindTable,
 };
 use uruk_pipeline::memory::{
-    Backing, FinalizedAlloc, InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, SegmentBytes,
-    SegmentKind, SegmentRequest,
+    Backing, FinalizedAlloc, InFlightAlloc, InProcessMemoryManager, MemoryError, MemoryManager, SegmentKind,
+    SegmentRequest,
 };
 use uruk_pipeline::runtime::ifunc;
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
@@ -238,14 +238,6 @@ impl Backing for Pieces {
         let words: Words = words.collect();
         self.child.ask(PROTECT, &words).map(drop).map_err(|Gone| MemoryError::Forked)
     }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
 }
 
 const KINDS: [SegmentKind; 4] =
@@ -265,14 +257,6 @@ impl Backing for Protected {
 
     fn finalize(&mut self) -> Result<(), MemoryError> {
         Ok(())
-    }
-
-    fn bytes(&self) -> SegmentBytes {
-        SegmentBytes::default()
-    }
-
-    fn resident(&self) -> SegmentBytes {
-        SegmentBytes::default()
     }
 }
 
