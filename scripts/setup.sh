@@ -4,7 +4,7 @@
 #   scripts/setup.sh              what building, testing and the demo need
 #   scripts/setup.sh --lint       rustfmt and clippy
 #   scripts/setup.sh --sanitizer  the standard library's source, which ThreadSanitizer needs
-#   scripts/setup.sh --aarch64    Rust's library for AArch64, for which some tests are built
+#   scripts/setup.sh --aarch64    compiler and libraries for AArch64, for which some tests are built
 #   scripts/setup.sh --fuzz       cargo-fuzz, which builds and runs the fuzz targets
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,12 +20,14 @@ cd "$(dirname "$0")/.."
 # valgrind                      runs linked code in a test, which is skipped without it
 # lldb-22                       debugs linked code in a test, which is skipped without it
 # qemu-user                     runs images as on other processors in a test, which is skipped without it
-# gcc-aarch64-linux-gnu         links programs for AArch64, for `make aarch64`
-# libc6-dev-arm64-cross         the C library of these programs, which qemu runs
 # chromium-headless-shell       shows the dashboard in tests, which are skipped without it
 # prometheus                    runs the queries of docs/grafana.json in a test, which is skipped without it; where systemd runs,
 #                               the package also starts a service, which no test needs
-packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb lldb-22 linux-perf valgrind qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross chromium-headless-shell prometheus)
+packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ make gdb lldb-22 linux-perf valgrind qemu-user chromium-headless-shell prometheus)
+
+# gcc-aarch64-linux-gnu         links programs for AArch64
+# libc6-dev-arm64-cross         the C library of these programs, which qemu runs
+aarch64_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 
 die() {
   printf 'setup: %s\n' "$@" >&2
@@ -62,6 +64,7 @@ add_source() {
 }
 
 add_aarch64() {
+  install_packages "${aarch64_packages[@]}"
   [[ -d "$(rustc --print sysroot)/lib/rustlib/aarch64-unknown-linux-gnu" ]] && return
   command -v rustup >/dev/null || die "Rust's library for AArch64 is missing, and so is rustup, which would install it."
   rustup target add aarch64-unknown-linux-gnu
@@ -73,7 +76,7 @@ add_fuzzer() {
 
 install_packages() {
   local package missing=()
-  for package in "${packages[@]}"; do
+  for package in "$@"; do
     is_installed "$package" || missing+=("$package")
   done
   [[ ${#missing[@]} -gt 0 ]] || return 0
@@ -116,7 +119,7 @@ case "${1:-}" in
       command -v llvm-config-22 >/dev/null && command -v clang-22 >/dev/null && exit 0
       die "this is no Debian system. Provide llvm-config-22 and clang-22 (LLVM 22 with its headers), then try again."
     }
-    install_packages
+    install_packages "${packages[@]}"
     ;;
   --lint) add_lints ;;
   --sanitizer) add_source ;;
