@@ -41,5 +41,5 @@ pub(crate) const PLUGINS: [Plugin; 6] = [
             }",
         outcome: "LLVM gave up during code generation",
     },
-    Plugin { name: "no code", code: "BC\u{1}\u{2} and so on", outcome: "error" },
+    Plugin { name: "no code", code: "BC\u{1}\u{2} and so on", outcome: "cannot be read as LLVM IR" },
 ];

@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
 use rustix::net::{
     AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, recv, shutdown, socket_with,
@@ -30,6 +31,9 @@ use crate::peer::{Channel, Deadline, PeerProgram, ProcessEnd};
 
 /// How long a host may take to close its side when its executor has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a listener waits when a host could not be served.
+const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// So many hosts wait to be let in.
 const BACKLOG: i32 = 128;
@@ -76,20 +80,16 @@ impl ExecutorListener {
     /// Starts `program`, which calls [`serve_executor`](super::serve_executor), for each host that connects. Goes on for ever.
     ///
     /// # Errors
-    /// The system's, if it lets no more hosts connect.
+    /// The system's, if this is no listening socket any more. A host that cannot be served, for lack of descriptors or threads, is let go, and others
+    /// can connect.
     pub fn serve(&self, program: &PeerProgram) -> io::Result<()> {
         loop {
-            let connection = match self.accept() {
-                // The host has thought better of it.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-                accepted => accepted?,
-            };
-            let program = program.clone();
-            let serve = move || {
-                // The host sees the end of its connection.
-                let _ = serve_host(connection, &program);
-            };
-            uruk_core::sync::thread::Builder::new().name("uruk executor".to_owned()).spawn(serve)?;
+            match self.accept().and_then(|connection| serve_beside(connection, program.clone())) {
+                Ok(()) => {}
+                Err(error) if is_lasting(&error) => return Err(error),
+                // Those that are served may end meanwhile. An interruption makes it shorter.
+                Err(_) => _ = poll(&mut [], Some(&PAUSE)),
+            }
         }
     }
 
@@ -156,6 +156,19 @@ fn is_left_over(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
     is_socket
         && matches!(UnixStream::connect(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether the socket itself is wrong. Other errors are those of one connection, or of what the system has too little of at the moment.
+fn is_lasting(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK))
+}
+
+fn serve_beside(connection: OwnedFd, program: PeerProgram) -> io::Result<()> {
+    let serve = move || {
+        // The host sees the end of its connection.
+        let _ = serve_host(connection, &program);
+    };
+    uruk_core::sync::thread::Builder::new().name("uruk executor".to_owned()).spawn(serve).map(drop)
 }
 
 /// Has an executor serve a host, waits for its end, and tells the host.

@@ -47,6 +47,9 @@ pub(super) const ENDED: u16 = 17;
 /// Raised when messages change: an executor of another number is refused.
 pub(super) const PROTOCOL: u32 = 2;
 
+/// A greeting, and the answer to it, have no larger body.
+pub(super) const GREETING_BYTES_MAX: u32 = 4 << 10;
+
 /// The body of a [`HELLO`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct HostGreeting {

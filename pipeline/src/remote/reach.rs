@@ -10,7 +10,8 @@ use super::address::ExecutorAddress;
 use super::error::RemoteError;
 use super::listen::connect;
 use super::messages::{
-    ENDED, GreetedMemory, HELLO, HostGreeting, PROTOCOL, ProcessEndThere, READY, ReadyPlace,
+    ENDED, GREETING_BYTES_MAX, GreetedMemory, HELLO, HostGreeting, PROTOCOL, ProcessEndThere, READY,
+    ReadyPlace,
 };
 use super::settings::{RemotePlace, RemoteProgram};
 use super::supervised::ExecutorPeer;
@@ -18,8 +19,8 @@ use crate::arch::Architecture;
 use crate::executor::{RuntimeEntries, TlsResolvers};
 use crate::memory::{MemoryManager, SentMemory, SharedFile};
 use crate::peer::{
-    Channel, ChannelError, ConnectedPeer, Deadline, PeerFrame, PeerProcess, PeerProgram, ProcessEnd,
-    send_descriptors,
+    Channel, ChannelError, ConnectedPeer, Deadline, FrameLimits, PeerFrame, PeerProcess, PeerProgram,
+    ProcessEnd, send_descriptors,
 };
 
 /// An executor that is ready.
@@ -131,6 +132,7 @@ fn greet(
     greeting: &HostGreeting,
     deadline: Deadline,
 ) -> Result<PeerFrame, (ChannelError, bool)> {
+    channel.take_at_most(FrameLimits { body_bytes: GREETING_BYTES_MAX, bulk_bytes: 0 });
     let greeting = postcard::to_stdvec(greeting).expect("a vector takes everything");
     let mut wait = |stream: BorrowedFd<'_>, until| deadline.wait_for(stream, until);
     let sent = send_descriptors(channel.stream(), descriptors);

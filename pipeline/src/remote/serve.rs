@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, getpid, kill_process, setsid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uruk_core::sync::{Arc, Mutex};
@@ -28,8 +28,9 @@ use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 use super::faults::tell_host;
 use super::jobs::JobQueue;
 use super::messages::{
-    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, GreetedMemory, HELLO, HostGreeting, LOAD, LOADED,
-    PROTOCOL, PUBLISH, ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
+    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, GREETING_BYTES_MAX, GreetedMemory, HELLO,
+    HostGreeting, LOAD, LOADED, PROTOCOL, PUBLISH, ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN,
+    ReadyPlace, START, StartLists,
 };
 use super::published::PublishedTable;
 use super::running;
@@ -45,9 +46,6 @@ use crate::runtime::tls::{self, SignalsBlocked};
 
 /// How long a host may take to greet.
 const GREETING_LIMIT: Duration = Duration::from_secs(30);
-
-/// The largest greeting.
-const GREETING_BYTES_MAX: u32 = 4 << 10;
 
 /// The most address space that a host is given.
 const RANGE_BYTES_MAX: u64 = 4 << 30;
@@ -96,6 +94,10 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         return Err(invalid("the host is of another version"));
     }
     end_with_parent(&receiving, greeting.parent)?;
+    if greeting.parent.is_none() {
+        // The terminal of the host's program is not this process's to be stopped by. Refused, it leads a session already.
+        let _ = setsid();
+    }
     let symbols = ProcessSymbols::new(); // The libraries, ahead of the memory that comes to lie near them.
     let memory = memory_for(greeting.memory, &mut descriptors)?;
     take_stdio(descriptors)?;
