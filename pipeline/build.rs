@@ -101,8 +101,8 @@ mod llvm {
                 {
                     let name = name.split('@').next().unwrap_or(name);
                     let linkage = match IN_FRONT.iter().any(|start| name.starts_with(start)) {
-                        true => ".weak",
-                        false => ".hidden",
+                        true => &[".weak"][..],
+                        false => &[".globl", ".hidden"],
                     };
                     write_stub(&mut stubs, name, linkage);
                 }
@@ -135,13 +135,14 @@ mod llvm {
     ];
 
     /// A jump to where the slot says, which is to the next instruction at first. Linkers leave out functions without callers.
-    fn write_stub(text: &mut String, name: &str, linkage: &str) {
+    fn write_stub(text: &mut String, name: &str, linkage: &[&str]) {
+        let linkage: String = linkage.iter().map(|directive| format!("{directive} {name}\n")).collect();
         let written = write!(
             text,
             ".pushsection .data.uruk_llvm.{name},\"aw\",@progbits\n.p2align 3\n\
              .Luruk_slot_{name}: .quad .Luruk_bind_{name}\n.asciz \"{name}\"\n.popsection\n\
              .pushsection .text.uruk_llvm.{name},\"ax\",@progbits\n.p2align 4\n\
-             .globl {name}\n{linkage} {name}\n.type {name},@function\n{name}:\n.cfi_startproc\n\
+             {linkage}.type {name},@function\n{name}:\n.cfi_startproc\n\
              jmpq *.Luruk_slot_{name}(%rip)\n\
              .Luruk_bind_{name}:\nleaq .Luruk_slot_{name}(%rip), %r11\njmp uruk_llvm_bind\n\
              .cfi_endproc\n.size {name}, .-{name}\n.popsection\n",

@@ -60,19 +60,20 @@ fn executor() {
 
 /// An executor whose first answers are sound, but for one.
 fn tell_a_lie(lie: &str) {
+    const PROTOCOL: u8 = 3;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("there is a stdin");
     let mut channel = Channel::new(stdin);
     receive_descriptors(channel.stream()).expect("they come");
     channel.receive().expect("a greeting");
     // Process 1 of x86-64, in pages of 4 KiB.
     let ready = |protocol: u8, base: &[u8]| [&[protocol, 1, 62, 0x80, 0x20], base, &[0; 6]].concat();
-    let sound = ready(2, &[0x80, 0x80, 0x04]); // memory begins at 0x10000
+    let sound = ready(PROTOCOL, &[0x80, 0x80, 0x04]); // memory begins at 0x10000
     let (kind, body) = match lie {
         "version" => (2, ready(1, &[0x80, 0x80, 0x04])),
-        "base" => (2, ready(2, &[1])),
-        "half" => (2, vec![2]),
-        "machine" => (2, [&[2, 1, 3, 0x80, 0x20], &sound[5..]].concat()),
-        "pages" => (2, [&[2, 1, 62, 0x81, 0x20], &sound[5..]].concat()),
+        "base" => (2, ready(PROTOCOL, &[1])),
+        "half" => (2, vec![PROTOCOL]),
+        "machine" => (2, [&[PROTOCOL, 1, 3, 0x80, 0x20], &sound[5..]].concat()),
+        "pages" => (2, [&[PROTOCOL, 1, 62, 0x81, 0x20], &sound[5..]].concat()),
         "kind" => (9, sound.clone()),
         _ => (2, sound.clone()),
     };
@@ -502,12 +503,7 @@ fn a_program_that_is_no_executor_is_an_error() {
 #[test]
 fn what_another_process_cannot_have_is_refused() {
     let memory = std::sync::Arc::new(InProcessMemoryManager::new().expect("address space"));
-    let builders = [
-        engine().compile_on_call(OnCall::Function),
-        engine().memory(memory),
-        engine().debugger(true),
-        engine().perf(uruk::pipeline::debug::PerfFormat::Map),
-    ];
+    let builders = [engine().compile_on_call(OnCall::Function), engine().memory(memory)];
     for builder in builders {
         let error = builder.build().expect_err("it is refused");
         assert!(matches!(error, JitError::NotThere { .. }), "{error:?}");

@@ -167,6 +167,28 @@ fn breakpoints_frames_and_variables_of_c() {
     }
 }
 
+/// The process that runs the program, which gdb follows, has no compiler and no linker.
+#[test]
+fn breakpoints_frames_and_variables_in_an_executor() {
+    if !has_gdb() {
+        return;
+    }
+    let source = file("debugged.c", C.as_bytes()).expect("written");
+    let steps = [&["set follow-fork-mode child"], &STEPS[..]].concat();
+    let printed = gdb(&steps, &["--debugger", "--executor", "-O0"], &[&source]);
+    let wanted = [
+        "hit Breakpoint 1, inner (value=10)",
+        "#1  ",
+        "outer (value=5)",
+        "main ()",
+        "local = 30",
+        "twice = 10",
+        " = 3",
+        "hit Breakpoint 1, inner (value=12)",
+    ];
+    assert_in_order(&printed, &wanted);
+}
+
 /// Functions that are compiled by themselves had no lines, and no variables.
 #[test]
 fn breakpoints_frames_and_variables_of_functions_that_change_their_code() {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use uruk_tests::forms::Form;
-use uruk_tests::inputs::{bitcode, shared_library};
+use uruk_tests::inputs::{bitcode, file, shared_library};
 use uruk_tests::matrix::{Compiles, Variant};
 use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::program::Program;
@@ -109,10 +109,33 @@ fn libraries_are_loaded_there() {
     assert_eq!(outcome.end, End::Exited(7), "{}", String::from_utf8_lossy(&outcome.stderr));
 }
 
+/// The file is of the process that runs the program.
+#[test]
+fn perf_is_told_of_code_there() {
+    let source = file("seven.c", b"int main(void) { return 7; }").expect("written");
+    let directory = std::env::temp_dir().join(format!("uruk-dump-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("the temporary directory is writable");
+    let mut command = Command::new(uruk());
+    command.args(["run", "--executor", "--perf=jitdump"]).arg(&source);
+    let env = vec![("JITDUMPDIR".to_owned(), directory.display().to_string())];
+    let outcome =
+        run(&mut command, &Input { env, ..Input::default() }, Duration::from_secs(120)).expect("it starts");
+    assert_eq!(outcome.end, End::Exited(7), "{}", String::from_utf8_lossy(&outcome.stderr));
+    let files = std::fs::read_dir(&directory).expect("it is there").filter_map(Result::ok);
+    let dumps: Vec<_> =
+        files.map(|entry| entry.path()).filter(|path| path.extension() == Some("dump".as_ref())).collect();
+    let [dump] = &dumps[..] else { panic!("{dumps:?}") };
+    let bytes = std::fs::read(dump).expect("it is there");
+    std::fs::remove_dir_all(&directory).expect("nothing holds it");
+    for text in [&b"main"[..], b"seven.c"] {
+        assert!(bytes.windows(text.len()).any(|window| window == text), "{}", String::from_utf8_lossy(text));
+    }
+}
+
 #[test]
 fn what_does_not_go_with_an_executor_is_refused() {
     let program = bitcode("program.c", "int main(void) { return 0; }").expect("it compiles");
-    for option in ["--lazy", "--tiered", "--debugger", "--perf=map", "--backtrace"] {
+    for option in ["--lazy", "--tiered", "--backtrace"] {
         let outcome = run_with(&["--executor", option], std::slice::from_ref(&program));
         assert_eq!(outcome.end, End::Exited(2), "{option}: {}", String::from_utf8_lossy(&outcome.stderr));
     }

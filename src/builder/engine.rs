@@ -83,15 +83,15 @@ impl EngineOptions {
     /// # Errors
     /// [`JitError::Memory`].
     pub(super) fn ground(&mut self) -> Result<Ground, JitError> {
+        #[cfg(feature = "llvm")]
+        if let Some(program) = self.executor.take() {
+            return self.ground_there(program);
+        }
         if self.debugger {
             debug::set_debugger(true);
         }
         if self.perf.is_some() {
             debug::set_perf(self.perf).map_err(|source| JitError::Perf { source: Arc::new(source) })?;
-        }
-        #[cfg(feature = "llvm")]
-        if let Some(program) = self.executor.take() {
-            return self.ground_there(&program);
         }
         let memory = match self.memory.take() {
             Some(memory) => memory,
@@ -123,8 +123,10 @@ impl EngineOptions {
     /// # Errors
     /// [`JitError::Remote`] if that cannot be started.
     #[cfg(feature = "llvm")]
-    fn ground_there(&self, program: &RemoteProgram) -> Result<Ground, JitError> {
-        let remote = Remote::reach(program)?;
+    fn ground_there(&self, program: RemoteProgram) -> Result<Ground, JitError> {
+        let program = if self.debugger { program.debugger(true) } else { program };
+        let program = if self.perf.is_some() { program.perf(self.perf) } else { program };
+        let remote = Remote::reach(&program)?;
         let memory = remote.executor.code_memory();
         let platform = self.platform();
         let layer = ObjectLinkingLayer::new(Arc::new(remote.executor.clone()), platform.clone());

@@ -34,13 +34,15 @@ pub(crate) struct ExecutorArgs {
     ///
     /// With an address, uruk-executor --listen ADDR runs the program: unix:PATH on this machine, or HOST:PORT. Directory, environment and libraries
     /// are its own, and on HOST:PORT its input and output too.
+    ///
+    /// --debugger and --perf are for that process.
     #[arg(
         help_heading = HOW,
         long,
         value_name = "ADDR",
         num_args = 0..=1,
         require_equals = true,
-        conflicts_with_all = ["on_call", "debugger", "perf", "backtrace", "image", "no_image"],
+        conflicts_with_all = ["on_call", "backtrace", "image", "no_image"],
     )]
     pub(crate) executor: Option<Option<ExecutorAddress>>,
 }

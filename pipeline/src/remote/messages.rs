@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use uruk_core::ExecutorAddr;
 
+use super::names::PublishedNames;
+use crate::debug::PerfFormat;
 use crate::executor::{ArrayFunction, TlsImage};
 use crate::memory::{SegmentKind, SegmentThere};
 use crate::peer::ProcessEnd;
@@ -45,7 +47,7 @@ pub(super) const END: u16 = 16;
 pub(super) const ENDED: u16 = 17;
 
 /// Raised when messages change: an executor of another number is refused.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 /// A greeting, and the answer to it, have no larger body.
 pub(super) const GREETING_BYTES_MAX: u32 = 4 << 10;
@@ -57,6 +59,41 @@ pub(super) struct HostGreeting {
     /// The host's number, if it has started the executor.
     pub(super) parent: Option<u32>,
     pub(super) memory: GreetedMemory,
+    pub(super) watchers: GreetedWatchers,
+}
+
+/// Those who are told of the code there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GreetedWatchers {
+    /// gdb.
+    pub(super) debugger: bool,
+    /// perf, by a file that the executor writes.
+    pub(super) perf: Option<GreetedPerf>,
+}
+
+/// A [`PerfFormat`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum GreetedPerf {
+    Map,
+    JitDump,
+}
+
+impl From<PerfFormat> for GreetedPerf {
+    fn from(format: PerfFormat) -> Self {
+        match format {
+            PerfFormat::Map => Self::Map,
+            PerfFormat::JitDump => Self::JitDump,
+        }
+    }
+}
+
+impl From<GreetedPerf> for PerfFormat {
+    fn from(format: GreetedPerf) -> Self {
+        match format {
+            GreetedPerf::Map => Self::Map,
+            GreetedPerf::JitDump => Self::JitDump,
+        }
+    }
 }
 
 /// How linked code comes to the executor.
@@ -93,6 +130,8 @@ pub(super) struct Publication {
     pub(super) unwind: Option<(u64, u64, u64)>,
     pub(super) tls: Option<ModuleImage>,
     pub(super) is_stubs: bool,
+    /// For those who are told of the code there.
+    pub(super) names: Option<PublishedNames>,
     /// The dylib, and the ranges of what ends with it.
     pub(super) end: Option<(u64, Vec<(u64, u64)>)>,
 }

@@ -42,6 +42,7 @@ mod finds;
 mod jobs;
 mod listen;
 mod messages;
+mod names;
 mod place;
 mod published;
 mod reach;

@@ -9,7 +9,9 @@ use uruk_core::sync::atomic::{AtomicBool, Ordering};
 use uruk_core::sync::{Arc, Mutex, Weak};
 
 use super::messages::{Publication, PublishedSegment};
+use super::names::PublishedNames;
 use crate::code_ranges::CodeRanges;
+use crate::debug::NamedCode;
 use crate::executor::{Actions, CodeExtent, CodeNumber, Home, Published, UnwindTable, WeakHome};
 use crate::memory::{MemoryHere, SegmentsThere};
 use crate::runtime::endings::{self, CodeKeeper};
@@ -78,7 +80,7 @@ impl PublishedTable {
         if self.has_retired.load(Ordering::Relaxed) {
             self.memory.serialize();
         }
-        let Publication { segments, unwind, tls, is_stubs, end } = publication;
+        let Publication { segments, unwind, tls, is_stubs, names, end } = publication;
         let segments = segments.into_iter().map(PublishedSegment::segment).collect::<Option<_>>();
         let segments = segments.ok_or("a segment is of no kind")?;
         let memory = self.memory.take(SegmentsThere { segments, contents: contents.into() })?;
@@ -87,7 +89,8 @@ impl PublishedTable {
         let unwind = unwind.map(|(start, end, eh_frame_hdr)| UnwindTable { code: start..end, eh_frame_hdr });
         let end = end.map(|(home, ranges)| self.extent(home, ranges));
         let ranges = end.as_ref().map(|end| end.ranges.clone());
-        let actions = Actions { tls: image, unwind, is_stubs, end, ..Actions::default() };
+        let names = names.map(NamedCode::from);
+        let actions = Actions { tls: image, unwind, is_stubs, names, end, ..Actions::default() };
         let reserved = reserved.map_err(|error| error.to_string())?;
         let published = publish_here(memory, reserved, actions).map_err(|error| error.to_string())?;
         self.add(number, published, ranges)
@@ -156,7 +159,7 @@ impl PublishedTable {
 
     /// A host that names addresses outside of the memory for code has made a mistake.
     fn check(&self, publication: &Publication) -> Result<(), String> {
-        let Publication { unwind, tls, end, .. } = publication;
+        let Publication { unwind, tls, names, end, .. } = publication;
         let range = self.memory.addresses();
         let is_in =
             |start: u64, end: u64| start == end || (range.start <= start && start < end && end <= range.end);
@@ -164,7 +167,8 @@ impl PublishedTable {
         let code = unwind.iter().map(|(start, end, _)| (*start, *end));
         let index = unwind.iter().map(|(_, _, at)| (*at, at.saturating_add(8)));
         let image = tls.iter().map(|tls| (tls.address, tls.address.saturating_add(tls.image_bytes)));
-        let mut all = ends.copied().chain(code).chain(index).chain(image);
+        let named = names.iter().flat_map(PublishedNames::ranges_read);
+        let mut all = ends.copied().chain(code).chain(index).chain(image).chain(named);
         match all.find(|&(start, end)| !is_in(start, end)) {
             Some((start, end)) => {
                 Err(format!("code at {start:#x}..{end:#x} lies outside of the memory for code"))

@@ -86,12 +86,16 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
     let start_error =
         |source: io::Error| RemoteError::Start { program: started.path.clone(), source: Arc::new(source) };
     let gone = |end| RemoteError::Gone { end, at: None };
-    let memory = OfferedMemory::new(program.sends_memory).map_err(start_error)?;
+    let memory = OfferedMemory::new(program.is_sent()).map_err(start_error)?;
     let mut process = PeerProcess::start_beside(started).map_err(start_error)?;
     let mut channel = process.second_channel().map_err(start_error)?;
     let deadline = Deadline::after(program.start_limit);
-    let greeting =
-        HostGreeting { protocol: PROTOCOL, parent: Some(std::process::id()), memory: memory.greeted() };
+    let greeting = HostGreeting {
+        protocol: PROTOCOL,
+        parent: Some(std::process::id()),
+        memory: memory.greeted(),
+        watchers: program.watchers,
+    };
     let stdin = io::stdin();
     let descriptors: Vec<_> = [stdin.as_fd()].into_iter().chain(memory.descriptor()).collect();
     let ready = greet(&mut channel, &descriptors, &greeting, deadline);
@@ -104,11 +108,16 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
 
 fn join(address: &ExecutorAddress, program: &RemoteProgram) -> io::Result<ReachedExecutor> {
     let is_local = matches!(address, ExecutorAddress::Unix(_));
-    let memory = OfferedMemory::new(program.sends_memory || !is_local)?;
+    let memory = OfferedMemory::new(program.is_sent() || !is_local)?;
     let mut channel = Channel::new(connect(address)?);
     let socket = channel.stream().try_clone_to_owned()?;
     let deadline = Deadline::after(program.start_limit);
-    let greeting = HostGreeting { protocol: PROTOCOL, parent: None, memory: memory.greeted() };
+    let greeting = HostGreeting {
+        protocol: PROTOCOL,
+        parent: None,
+        memory: memory.greeted(),
+        watchers: program.watchers,
+    };
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let streams = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     let streams = if is_local { &streams[..] } else { &[] };

@@ -28,13 +28,14 @@ use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 use super::faults::tell_host;
 use super::jobs::JobQueue;
 use super::messages::{
-    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, GREETING_BYTES_MAX, GreetedMemory, HELLO,
-    HostGreeting, LOAD, LOADED, PROTOCOL, PUBLISH, ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN,
-    ReadyPlace, START, StartLists,
+    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, GREETING_BYTES_MAX, GreetedMemory,
+    GreetedWatchers, HELLO, HostGreeting, LOAD, LOADED, PROTOCOL, PUBLISH, ProgramRun, READY, RETIRE,
+    RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
 };
 use super::published::PublishedTable;
 use super::running;
 use crate::arch::Architecture;
+use crate::debug;
 use crate::executor::RuntimeEntries;
 use crate::memory::{MemoryHere, SentRange, SharedRange};
 use crate::peer::{
@@ -101,6 +102,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     let symbols = ProcessSymbols::new(); // The libraries, ahead of the memory that comes to lie near them.
     let memory = memory_for(greeting.memory, &mut descriptors)?;
     take_stdio(descriptors)?;
+    watch_code(greeting.watchers)?;
     let sending = set_aside(receiving.stream().try_clone_to_owned()?);
     let sending = Arc::new(Replies { channel: Mutex::new(Channel::new(sending)), watch: Box::new(watch) });
     let addresses = memory.addresses();
@@ -160,6 +162,17 @@ fn take_stdio(descriptors: Vec<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
+/// Has debuggers and profilers of this process know its code, if the host asks for it.
+fn watch_code(GreetedWatchers { debugger, perf }: GreetedWatchers) -> io::Result<()> {
+    if debugger {
+        debug::set_debugger(true);
+    }
+    match perf {
+        Some(format) => debug::set_perf(Some(format.into())),
+        None => Ok(()),
+    }
+}
+
 fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
@@ -182,7 +195,9 @@ enum RemoteJob {
 /// Runs code as it is asked for, until the host needs it no more.
 fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, table: &PublishedTable) {
     loop {
-        match jobs.take() {
+        let job = jobs.take();
+        debug::settle();
+        match job {
             RemoteJob::Start(id, lists) => {
                 running::start(lists, table);
                 sending.send(RETURNED, id, &0_u64);

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::ExecutorAddress;
+use super::messages::{GreetedPerf, GreetedWatchers};
+use crate::debug::PerfFormat;
 use crate::peer::PeerProgram;
 
 /// A program that calls [`serve_executor`](super::serve_executor): one to be started, or one that [listens](super::ExecutorListener).
@@ -22,6 +24,7 @@ use crate::peer::PeerProgram;
 pub struct RemoteProgram {
     pub(super) place: RemotePlace,
     pub(super) sends_memory: bool,
+    pub(super) watchers: GreetedWatchers,
     pub(super) start_limit: Duration,
     pub(super) request_limit: Duration,
     pub(super) call_limit: Option<Duration>,
@@ -48,7 +51,14 @@ impl RemoteProgram {
 
     fn of(place: RemotePlace) -> Self {
         let limit = Duration::from_secs(30);
-        Self { place, sends_memory: false, start_limit: limit, request_limit: limit, call_limit: None }
+        Self {
+            place,
+            sends_memory: false,
+            watchers: GreetedWatchers::default(),
+            start_limit: limit,
+            request_limit: limit,
+            call_limit: None,
+        }
     }
 
     /// Adds an argument of a program that is started.
@@ -65,6 +75,33 @@ impl RemoteProgram {
     pub fn sends_memory(mut self, sends_memory: bool) -> Self {
         self.sends_memory = sends_memory;
         self
+    }
+
+    /// Has gdb know the code, if it is attached to the executor. Memory is sent then: gdb cannot write breakpoints into memory that is shared.
+    ///
+    /// # Cost
+    /// Each message with code has its names and debug information besides.
+    #[must_use]
+    pub fn debugger(mut self, is_on: bool) -> Self {
+        self.watchers.debugger = is_on;
+        self
+    }
+
+    /// Has perf know the code there, by a file that the executor writes: in `/tmp`, or in its own directory.
+    #[must_use]
+    pub fn perf(mut self, format: impl Into<Option<PerfFormat>>) -> Self {
+        self.watchers.perf = format.into().map(GreetedPerf::from);
+        self
+    }
+
+    /// Whether a debugger or a profiler there is to know the names of code.
+    pub(super) fn tells_names(&self) -> bool {
+        self.watchers != GreetedWatchers::default()
+    }
+
+    /// Whether linked code comes by messages, as far as the program says.
+    pub(super) fn is_sent(&self) -> bool {
+        self.sends_memory || self.watchers.debugger
     }
 
     /// Whether the host starts the program.
