@@ -380,6 +380,25 @@ fn removed_code_gives_its_memory_back_and_other_code_takes_it() {
     }
 }
 
+/// An executor that is stopped answers nothing.
+#[test]
+fn linking_waits_for_no_answer() {
+    let program = program(&[]).request_limit(std::time::Duration::from_secs(5));
+    let jit = Jit::builder().threads(2).executor(program).build().expect("an engine");
+    let pid = Pid::from_raw(jit.executor().expect("there is one").pid().cast_signed()).expect("a process");
+    kill_process(pid, Signal::STOP).expect("it runs");
+    let names: Vec<String> = (0..300).map(|number| format!("f{number}")).collect();
+    for name in &names {
+        jit.add_ir_text(name, &format!("define i64 @{name}() {{ ret i64 7 }}")).expect("the name is new");
+    }
+    let found: Vec<_> = names.iter().map(|name| jit.lookup(name)).collect();
+    kill_process(pid, Signal::CONT).expect("it is there");
+    assert!(found.iter().all(Result::is_ok), "{found:?}");
+    for name in &names {
+        assert_eq!(jit.call_there(name, &[]).expect("it runs"), 7);
+    }
+}
+
 #[test]
 fn a_crash_ends_the_executor_alone_and_names_the_function() {
     let jit = engine().build().expect("an engine");

@@ -12,12 +12,20 @@ use super::frame::{FrameError, FrameLimits, FrameReader, PeerFrame, header};
 /// After so many bytes the waiting function looks at the clock, also if the other side never has it wait.
 const UNWATCHED_BYTES: usize = 1 << 20;
 
+/// So many bytes are received at a time, if as many have come: small frames cost one system call together.
+const AHEAD_BYTES: usize = 16 << 10;
+
 /// One end of a socket between two processes: a stream of any family.
 #[derive(Debug)]
 pub struct Channel {
     stream: OwnedFd,
     limits: FrameLimits,
     reader: FrameReader,
+    /// Bytes that have come, and how many of them have gone to the reader.
+    ahead: Vec<u8>,
+    taken: usize,
+    /// Frames that go with the next one that is sent.
+    deferred: Vec<u8>,
 }
 
 /// Why nothing more comes through a channel, or goes.
@@ -54,7 +62,8 @@ impl Channel {
     /// Frames over `stream`, whose other side no other part of this process has.
     pub fn new(stream: impl Into<OwnedFd>) -> Self {
         let limits = FrameLimits::default();
-        Self { stream: stream.into(), limits, reader: FrameReader::new(limits) }
+        let (ahead, deferred) = (Vec::new(), Vec::new());
+        Self { stream: stream.into(), limits, reader: FrameReader::new(limits), ahead, taken: 0, deferred }
     }
 
     /// From here on larger frames are not taken from the other side. To be called between two of them.
@@ -67,7 +76,7 @@ impl Channel {
         self.stream.as_fd()
     }
 
-    /// A second handle of the channel. One may be for sending, the other for receiving.
+    /// A second handle of the channel, for sending. One of the two may receive: it may have bytes that have come already.
     ///
     /// # Errors
     /// The system's, if there are too many descriptors.
@@ -91,6 +100,17 @@ impl Channel {
         self.receive_while(&mut wait_for_ever)
     }
 
+    /// Sends a frame with the next one that is sent. Gives how many bytes wait for that now.
+    ///
+    /// # Errors
+    /// [`ChannelError::Frame`] if it is too large.
+    pub(crate) fn defer(&mut self, kind: u16, id: u32, body: &[u8]) -> Result<usize, ChannelError> {
+        let header = header(kind, id, body, &[], self.limits)?;
+        self.deferred.extend(header);
+        self.deferred.extend(body);
+        Ok(self.deferred.len())
+    }
+
     pub(crate) fn send_while(
         &mut self,
         kind: u16,
@@ -100,8 +120,20 @@ impl Channel {
         wait: Wait<'_>,
     ) -> Result<(), ChannelError> {
         let header = header(kind, id, body, bulk, self.limits)?;
+        let first = [&self.deferred, &header[..], body].concat();
+        self.deferred.clear();
+        self.send_parts([&first, bulk], wait)
+    }
+
+    /// Sends the frames that wait for another one.
+    pub(crate) fn send_deferred(&mut self, wait: Wait<'_>) -> Result<(), ChannelError> {
+        let deferred = std::mem::take(&mut self.deferred);
+        self.send_parts([&deferred, &[]], wait)
+    }
+
+    fn send_parts(&self, parts: [&[u8]; 2], wait: Wait<'_>) -> Result<(), ChannelError> {
         let mut unwatched_bytes = 0;
-        for mut part in [&[&header, body].concat(), bulk] {
+        for mut part in parts {
             while !part.is_empty() {
                 // A peer that is gone is an error here, and no signal.
                 match send(&self.stream, part, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
@@ -125,12 +157,25 @@ impl Channel {
     pub(crate) fn receive_while(&mut self, wait: Wait<'_>) -> Result<PeerFrame, ChannelError> {
         let mut unwatched_bytes = 0;
         loop {
-            match recv(&self.stream, self.reader.room(), RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Err(ChannelError::Closed),
-                Ok((received, _)) => {
-                    if let Some(frame) = self.reader.filled(received)? {
+            if let Some(frame) = self.read_ahead()? {
+                return Ok(frame);
+            }
+            let received = match self.reader.room() {
+                room if room.len() >= AHEAD_BYTES => {
+                    let received =
+                        recv(&self.stream, room, RecvFlags::DONTWAIT).map(|(received, _)| received);
+                    if let Ok(received @ 1..) = received
+                        && let Some(frame) = self.reader.filled(received)?
+                    {
                         return Ok(frame);
                     }
+                    received
+                }
+                _ => self.receive_ahead(),
+            };
+            match received {
+                Ok(0) => return Err(ChannelError::Closed),
+                Ok(received) => {
                     unwatched_bytes += received;
                     if unwatched_bytes > UNWATCHED_BYTES {
                         unwatched_bytes = 0;
@@ -142,6 +187,30 @@ impl Channel {
                 Err(error) => return Err(ChannelError::of(error)),
             }
         }
+    }
+
+    /// The next frame, if all of it has come.
+    fn read_ahead(&mut self) -> Result<Option<PeerFrame>, ChannelError> {
+        while self.taken < self.ahead.len() {
+            let (room, come) = (self.reader.room(), &self.ahead[self.taken..]);
+            let taken = room.len().min(come.len());
+            room[..taken].copy_from_slice(&come[..taken]);
+            self.taken += taken;
+            if let Some(frame) = self.reader.filled(taken)? {
+                return Ok(Some(frame));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Receives bytes into the place of those that have gone to the reader, for several frames perhaps.
+    fn receive_ahead(&mut self) -> Result<usize, Errno> {
+        self.taken = 0;
+        self.ahead.resize(AHEAD_BYTES, 0);
+        let received = recv(&self.stream, &mut self.ahead[..], RecvFlags::DONTWAIT);
+        let received = received.map(|(received, _)| received);
+        self.ahead.truncate(*received.as_ref().unwrap_or(&0));
+        received
     }
 }
 

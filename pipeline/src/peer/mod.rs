@@ -19,6 +19,7 @@ mod frame;
 mod last_words;
 mod process;
 
+pub(crate) use channel::Wait;
 pub use channel::{Channel, ChannelError};
 pub(crate) use connected::ConnectedPeer;
 pub use deadline::Deadline;

@@ -25,11 +25,14 @@ use crate::code_ranges::CodeRanges;
 use crate::debug::{NamedCode, SymbolAt, symbol_in};
 use crate::executor::TlsReservation;
 use crate::memory::FinalizedAlloc;
-use crate::peer::{Channel, ChannelError, Deadline, FrameLimits, PeerError, PeerFrame};
+use crate::peer::{Channel, ChannelError, Deadline, FrameLimits, PeerError, PeerFrame, Wait};
 use crate::runtime::tls::SignalsBlocked;
 
 /// The largest answer: one that finds many symbols.
 const ANSWER_BYTES_MAX: u32 = 16 << 20;
+
+/// So many bytes of messages wait at most for one that is awaited.
+const DEFERRED_BYTES_MAX: usize = 8 << 10;
 
 /// How long the host waits for code that goes when it ends the executor, and how long for the end itself to be found.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,15 +72,15 @@ pub(super) struct RetiringCode {
 }
 
 impl Connection {
-    /// A connection by `sending` to a `process` that has said that it is ready. Its messages are read by a thread that lives as long as the process,
+    /// A connection by `receiving` to a `process` that has said that it is ready. Its messages are read by a thread that lives as long as the process,
     /// whose end `ended` may show too.
     pub(super) fn new(
         process: ExecutorPeer,
-        sending: Channel,
+        mut receiving: Channel,
         ended: Option<OwnedFd>,
         limit: Duration,
     ) -> std::io::Result<Arc<Self>> {
-        let mut receiving = sending.second()?;
+        let sending = receiving.second()?;
         receiving.take_at_most(FrameLimits { body_bytes: ANSWER_BYTES_MAX, bulk_bytes: 0 });
         let connection = Arc::new(Self {
             process: Mutex::new(process),
@@ -140,9 +143,16 @@ impl Connection {
             return Err(RemoteError::Forked);
         }
         let body = postcard::to_stdvec(body).expect("a vector takes everything");
+        self.send_by(|channel, wait| channel.send_while(kind, id, &body, bulk, wait))
+    }
+
+    fn send_by(
+        &self,
+        send: impl FnOnce(&mut Channel, Wait<'_>) -> Result<(), ChannelError>,
+    ) -> Result<(), RemoteError> {
         let deadline = Deadline::after(self.limit);
         let mut wait = |stream: BorrowedFd<'_>, until| deadline.wait_for(stream, until);
-        let sent = self.sending.lock().send_while(kind, id, &body, bulk, &mut wait);
+        let sent = send(&mut self.sending.lock(), &mut wait);
         match sent {
             Ok(()) => Ok(()),
             Err(ChannelError::Closed) => {
@@ -152,6 +162,24 @@ impl Connection {
             }
             Err(error) => Err(self.end(|process| process.end(error, deadline, false))),
         }
+    }
+
+    /// Sends a message with the next one, unless many wait for that already: it is there before that one is.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub(super) fn send_soon(&self, kind: u16, id: u32, body: &impl Serialize) -> Result<(), RemoteError> {
+        if std::process::id() != self.owner {
+            return Err(RemoteError::Forked);
+        }
+        if let Some(end) = &self.requests.lock().end {
+            return Err(end.clone());
+        }
+        let body = postcard::to_stdvec(body).expect("a vector takes everything");
+        self.send_by(|channel, wait| match channel.defer(kind, id, &body)? {
+            ..=DEFERRED_BYTES_MAX => Ok(()),
+            _ => channel.send_deferred(wait),
+        })
     }
 
     /// Ends the executor. The reader, which finds that it has gone, waits for the process, so it finds the reason too.

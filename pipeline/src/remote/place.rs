@@ -270,10 +270,16 @@ impl Executor for RemoteExecutor {
         // Relaxed: a number of its own is all that is wanted.
         let number = self.shared.last_code.fetch_add(1, Ordering::Relaxed);
         let names = names.map(Arc::new);
-        let sent = self.shared.connection.send(PUBLISH, number, &publication, &written.contents);
+        let connection = &self.shared.connection;
+        // It has to be there before code is called: with the next message.
+        let sent = if written.contents.is_empty() {
+            connection.send_soon(PUBLISH, number, &publication)
+        } else {
+            connection.send(PUBLISH, number, &publication, &written.contents)
+        };
         sent.map_err(|error| PublishError::Action(error.into()))?;
         if let Some(names) = &names {
-            self.shared.connection.add_names(names);
+            connection.add_names(names);
         }
         let code = Some(RetiringCode { _tls: tls, memory });
         Ok(Box::new(RemoteCode {

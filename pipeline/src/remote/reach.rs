@@ -103,7 +103,14 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
     let (ready, entries) = read_ready(&ready).map_err(|why| gone(process.lied(why)))?;
     let memory = memory.placed(&ready).map_err(|why| gone(process.lied(why)))?;
     let (ended, pid) = (process.end_descriptor(), process.pid());
-    Ok(ReachedExecutor { process: ExecutorPeer::Child(process), channel, ended, pid, memory, entries })
+    Ok(ReachedExecutor {
+        process: ExecutorPeer::Child(Box::new(process)),
+        channel,
+        ended,
+        pid,
+        memory,
+        entries,
+    })
 }
 
 fn join(address: &ExecutorAddress, program: &RemoteProgram) -> io::Result<ReachedExecutor> {

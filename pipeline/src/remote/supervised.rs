@@ -6,7 +6,7 @@ use crate::peer::{ChannelError, ConnectedPeer, Deadline, PeerError, PeerProcess}
 /// The process of an executor. Dropping it ends that.
 pub(super) enum ExecutorPeer {
     /// One that the host has started.
-    Child(PeerProcess),
+    Child(Box<PeerProcess>),
     /// One that listens. The process that has started it tells how it ends.
     Connected(ConnectedPeer),
 }
