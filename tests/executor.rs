@@ -66,7 +66,7 @@ fn tell_a_lie(lie: &str) {
     receive_descriptors(channel.stream()).expect("they come");
     channel.receive().expect("a greeting");
     // Process 1 of x86-64, in pages of 4 KiB.
-    let ready = |protocol: u8, base: &[u8]| [&[protocol, 1, 62, 0x80, 0x20], base, &[0; 6]].concat();
+    let ready = |protocol: u8, base: &[u8]| [&[protocol, 1, 62, 0x80, 0x20], base, &[0; 7]].concat();
     let sound = ready(PROTOCOL, &[0x80, 0x80, 0x04]); // memory begins at 0x10000
     let (kind, body) = match lie {
         "version" => (2, ready(1, &[0x80, 0x80, 0x04])),

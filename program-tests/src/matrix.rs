@@ -30,7 +30,8 @@
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
 //! files need no flags, the sources. `URUK_VARIANTS=lazy` runs those alone that have
-//! this in their names. `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
+//! this in their names. `URUK_APART=executor` runs the variants that compile modules in another process, `URUK_APART=helpers` has helpers compile them.
+//! `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
 //! nothing else: that is for the author of a program.
 //!
 //! A run is right if it ends as the native one, with the same bytes on standard output and standard error.
@@ -92,6 +93,9 @@ const IMAGE: &str = "image";
 /// The name in `skip` of the variant that runs an image of units.
 const PACKAGE: &str = "package";
 
+/// The name in `skip` of all variants that another process runs.
+const EXECUTOR: &str = "executor";
+
 /// The name in `skip` of versions for other processors, which an image of bitcode has besides.
 const VERSIONS: &str = "versions";
 
@@ -109,6 +113,23 @@ impl Compiles {
             Self::Tiered => &["--tiered", "--tier-threshold=2", "--tier-delay=0"],
         }
     }
+}
+
+/// Those that compile modules whole, in another place. Code that is at a fixed place in an executable is none of an executor's.
+fn apart(variants: &[Variant], place: &str) -> Vec<Variant> {
+    let compiles = match place {
+        "executor" => Compiles::Executor,
+        "helpers" => Compiles::InHelpers,
+        _ => panic!("URUK_APART is executor or helpers, not {place}"),
+    };
+    let is_meant = |variant: &&Variant| {
+        variant.compiles == Compiles::Whole
+            && match compiles {
+                Compiles::Executor => variant.form != Form::Fixed,
+                _ => matches!(variant.form, Form::BitcodeO0 | Form::BitcodeO2 | Form::Text | Form::Mixed),
+            }
+    };
+    variants.iter().filter(is_meant).map(|variant| Variant { compiles, ..*variant }).collect()
 }
 
 const DEFAULT: [Variant; 17] = [
@@ -196,9 +217,10 @@ impl Program {
     pub fn variants(&self) -> Vec<Variant> {
         let full = std::env::var_os("URUK_FULL_MATRIX").is_some_and(|value| value == "1");
         let all = if full { full_matrix() } else { DEFAULT.to_vec() };
+        let all = std::env::var("URUK_APART").map_or(all.clone(), |place| apart(&all, &place));
         for (name, _) in &self.skipped {
-            let is_known =
-                Form::by_name(name).is_some() || [LAZY, IMAGE, PACKAGE, VERSIONS].contains(&&**name);
+            let is_known = Form::by_name(name).is_some()
+                || [LAZY, IMAGE, PACKAGE, EXECUTOR, VERSIONS].contains(&&**name);
             assert!(is_known, "{}: `skip {name}` names no form", self.name);
         }
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
@@ -208,11 +230,8 @@ impl Program {
                 Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => &[LAZY],
                 Compiles::Image => &[IMAGE],
                 Compiles::Package => &[IMAGE, PACKAGE],
-                Compiles::Whole
-                | Compiles::InHelpers
-                | Compiles::Executor
-                | Compiles::Late
-                | Compiles::Early => return false,
+                Compiles::Executor => &[EXECUTOR],
+                Compiles::Whole | Compiles::InHelpers | Compiles::Late | Compiles::Early => return false,
             };
             self.skipped.iter().any(|(name, _)| kinds.contains(&&**name))
         };
@@ -258,6 +277,7 @@ impl Program {
         }
         let files = self.build(variant.form)?;
         let outcome = self.run_in_engine(variant, &files, &[])?;
+        let outcome = if variant.compiles == Compiles::Executor { without_report(outcome) } else { outcome };
         let wrong = self.difference(native, &outcome);
         Ok(wrong.map(|text| Wrong { text, hung: outcome.end == End::TimedOut }))
     }
@@ -383,6 +403,18 @@ impl Program {
             self.input.env.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
         Some(format!("{wrong}{}\nto run it again: {environment}{}\n", tail(outcome), outcome.command))
     }
+}
+
+/// Without the words of the command, which come last, on a signal that has ended the program's process.
+fn without_report(mut outcome: Outcome) -> Outcome {
+    const BEGINS: &[u8] = b"error: the executor has gone";
+    let is_report = |at: &usize| outcome.stderr[*at..].starts_with(BEGINS);
+    if matches!(outcome.end, End::Killed(_))
+        && let Some(at) = (0..outcome.stderr.len()).rev().find(is_report)
+    {
+        outcome.stderr.truncate(at);
+    }
+    outcome
 }
 
 /// The defects of a run.

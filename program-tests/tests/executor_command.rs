@@ -34,6 +34,7 @@ fn programs_run_as_in_the_command_itself() {
         "c/ifuncs",
         "c/immediate_exit",
         "c/jumps",
+        "c/main_thread_ends",
         "c/quick_exit",
         "c/signal_handlers",
         "c/standard_input",
@@ -96,6 +97,20 @@ fn the_process_of_the_program_has_no_llvm_and_few_descriptors() {
     let program = bitcode("program.c", program).expect("it compiles");
     let outcome = run_with(&["--executor"], &[program]);
     assert_eq!(outcome.end, End::Exited(0), "{}", String::from_utf8_lossy(&outcome.stderr));
+}
+
+/// It was killed after a second, since its channel is closed: the other file takes as long as a shell takes to count.
+#[test]
+fn a_program_may_have_another_file_executed() {
+    let program = r#"
+        #include <unistd.h>
+        int main(void) {
+            execl("/bin/sh", "sh", "-c", "i=0; while [ $i -lt 2000000 ]; do i=$((i+1)); done; exit 7", (char *)0);
+            return 1;
+        }"#;
+    let program = bitcode("program.c", program).expect("it compiles");
+    let outcome = run_with(&["--executor"], &[program]);
+    assert_eq!(outcome.end, End::Exited(7), "{}", String::from_utf8_lossy(&outcome.stderr));
 }
 
 #[test]

@@ -165,7 +165,7 @@ pub enum TlsError {
         limit: usize,
     },
     /// Another process has given a number that cannot be.
-    #[error("{number:#x} is not the number of a new module")]
+    #[error("{number:#x} is not the number of a new module, nor room in the reserve")]
     Foreign {
         /// The number.
         number: u64,

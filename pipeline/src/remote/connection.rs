@@ -55,6 +55,8 @@ struct OpenRequests {
     open: HashMap<u32, OpenRequest>,
     /// Code that the executor is about to forget, by its number.
     retiring: HashMap<u32, RetiringCode>,
+    /// The executor has become a program, or is about to.
+    runs_program: bool,
     fault: Option<RemoteFault>,
     end: Option<RemoteError>,
 }
@@ -219,6 +221,15 @@ impl Connection {
         }
     }
 
+    /// Has the executor become the program of a message, and waits for its end.
+    pub(super) fn run(&self, kind: u16, body: &impl Serialize) -> RemoteError {
+        self.requests.lock().runs_program = true;
+        match self.send(kind, 0, body, &[]) {
+            Ok(()) => self.wait_for_end(),
+            Err(end) => end,
+        }
+    }
+
     /// The end, which is about to be found.
     pub(super) fn wait_for_end(&self) -> RemoteError {
         let mut requests = self.requests.lock();
@@ -308,10 +319,23 @@ impl Connection {
                         break self.process.lock().lied(why);
                     }
                 }
-                Err(error) => break self.process.lock().end(error, Deadline::never(), true),
+                Err(error) => {
+                    self.wait_for_what_it_became(&error, ended);
+                    break self.process.lock().end(error, Deadline::never(), true);
+                }
             }
         };
         self.finish(end);
+    }
+
+    /// A program that has closed the channel may have another file executed in its place, or go on by itself: its end is the end.
+    fn wait_for_what_it_became(&self, error: &ChannelError, ended: Option<&OwnedFd>) {
+        if let (ChannelError::Closed, Some(ended)) = (error, ended)
+            && self.requests.lock().runs_program
+        {
+            let mut ended = [PollFd::new(ended, PollFlags::IN)];
+            while let Err(Errno::INTR) = poll(&mut ended, None) {}
+        }
     }
 
     fn take(&self, frame: PeerFrame) -> Result<(), String> {

@@ -6,7 +6,7 @@ use uruk_core::ExecutorAddr;
 
 use super::names::PublishedNames;
 use crate::debug::PerfFormat;
-use crate::executor::{ArrayFunction, TlsImage};
+use crate::executor::{ArrayFunction, TlsImage, TlsPlacement};
 use crate::memory::{SegmentKind, SegmentThere};
 use crate::peer::ProcessEnd;
 
@@ -119,6 +119,8 @@ pub(super) struct ReadyPlace {
     /// Addresses of functions that linked code calls without naming them: of thread-local variables (fixed, dynamic, absent), of
     /// indirect functions, of first and of counted calls.
     pub(super) entries: [u64; 6],
+    /// How far from the thread pointer a reserve for thread-local variables begins on every thread, if there is one.
+    pub(super) reserve: Option<i64>,
 }
 
 /// The body of a [`PUBLISH`].
@@ -197,6 +199,7 @@ impl From<ProcessEndThere> for ProcessEnd {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct ModuleImage {
     pub(super) module: u64,
+    pub(super) offset: u64,
     pub(super) address: u64,
     pub(super) image_bytes: u64,
     pub(super) total_bytes: u64,
@@ -204,9 +207,13 @@ pub(super) struct ModuleImage {
 }
 
 impl ModuleImage {
-    pub(super) fn new(module: u64, image: TlsImage) -> Self {
+    pub(super) fn new(TlsPlacement { module, offset }: TlsPlacement, image: TlsImage) -> Self {
         let TlsImage { address, image_bytes, total_bytes, align } = image;
-        Self { module, address: address.value(), image_bytes, total_bytes, align }
+        Self { module, offset, address: address.value(), image_bytes, total_bytes, align }
+    }
+
+    pub(super) fn placement(&self) -> TlsPlacement {
+        TlsPlacement { module: self.module, offset: self.offset }
     }
 
     pub(super) fn image(&self) -> TlsImage {

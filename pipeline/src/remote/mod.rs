@@ -32,7 +32,7 @@
 //! - An executor that sends what makes no sense is ended.
 //! - An executor does not outlive its host, nor its connection.
 //!
-//! Missing: code below 2 GiB, variables at a fixed distance from the thread pointer, functions that are compiled when they are called, images.
+//! Missing: code below 2 GiB, functions that are compiled when they are called, images.
 
 mod address;
 mod connection;
@@ -40,6 +40,7 @@ mod error;
 mod faults;
 mod finds;
 mod jobs;
+mod last_thread;
 mod listen;
 mod messages;
 mod names;
@@ -51,6 +52,7 @@ mod serve;
 mod settings;
 mod supervised;
 mod symbols;
+mod variables;
 
 pub use address::{ExecutorAddress, ExecutorAddressError};
 pub use error::RemoteError;

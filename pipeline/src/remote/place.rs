@@ -22,14 +22,14 @@ use super::messages::{
 use super::names::PublishedNames;
 use super::reach::{ReachedExecutor, reach};
 use super::settings::RemoteProgram;
+use super::variables::RemoteVariables;
 use crate::debug::{NamedCode, SymbolAt};
 use crate::executor::{
-    Actions, ArrayFunction, CodeNumber, Executor, HeldTls, Home, NotStatic, PublishError, Published,
-    RuntimeEntries, TlsError, TlsImage, TlsPlacement, TlsReservation, TlsShape,
+    Actions, ArrayFunction, CodeNumber, Executor, Home, NotStatic, PublishError, Published, RuntimeEntries,
+    TlsError, TlsPlacement, TlsReservation, TlsShape,
 };
 use crate::memory::{InFlightAlloc, MemoryManager};
 use crate::peer::PeerFrame;
-use crate::runtime::tls::ModuleNumbers;
 
 /// A process that was started to run linked code, or that listens for hosts that have some. Dropping the last handle, and the last code there, ends it.
 ///
@@ -51,8 +51,8 @@ struct RemoteState {
     program: RemoteProgram,
     memory: Arc<dyn MemoryManager>,
     entries: RuntimeEntries,
-    modules: Arc<ModuleNumbers>,
-    variables: KnownVariables,
+    variables: RemoteVariables,
+    known: KnownVariables,
     last_code: AtomicU32,
     connection: Arc<Connection>,
 }
@@ -87,7 +87,7 @@ impl RemoteExecutor {
     /// [`RemoteError::Start`] if it cannot be started, or is no executor of this version; [`RemoteError::Gone`] if it ends meanwhile;
     /// [`RemoteError::Connect`] where there was to be one that listens.
     pub fn reach(program: &RemoteProgram) -> Result<Self, RemoteError> {
-        let ReachedExecutor { process, channel, ended, pid, memory, entries } = reach(program)?;
+        let ReachedExecutor { process, channel, ended, pid, memory, entries, reserve } = reach(program)?;
         let connection = Connection::new(process, channel, ended, program.request_limit);
         let connection = connection.map_err(|error| RemoteError::NoThread { source: Arc::new(error) })?;
         let shared = RemoteState {
@@ -95,8 +95,8 @@ impl RemoteExecutor {
             program: program.clone(),
             memory,
             entries,
-            modules: Arc::default(),
-            variables: KnownVariables::default(),
+            variables: RemoteVariables::new(reserve),
+            known: KnownVariables::default(),
             last_code: AtomicU32::new(0),
             connection,
         };
@@ -135,7 +135,7 @@ impl RemoteExecutor {
         if found.len() != names.len() {
             return Err(self.lied(format!("{} symbols for {} names", found.len(), names.len())));
         }
-        found.iter().flatten().for_each(|found| self.shared.variables.note(found));
+        found.iter().flatten().for_each(|found| self.shared.known.note(found));
         let definition = |found: Finding| {
             let flags = SymbolFlags::from_bits_truncate(found.flags);
             ExecutorSymbolDef::new(ExecutorAddr::new(found.address), flags)
@@ -185,10 +185,7 @@ impl RemoteExecutor {
     pub fn run_program(&self, startup: &Startup, main: ExecutorAddr, arguments: &[CString]) -> RemoteError {
         let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
         let run = ProgramRun { lists: startup.lists(), entry: main.value(), arguments };
-        match self.shared.connection.send(RUN, 0, &run, &[]) {
-            Ok(()) => self.shared.connection.wait_for_end(),
-            Err(end) => end,
-        }
+        self.shared.connection.run(RUN, &run)
     }
 
     /// The symbol of linked code at an address there.
@@ -227,18 +224,16 @@ impl Executor for RemoteExecutor {
         self.shared.entries
     }
 
-    fn place_tls(&self, _: TlsShape) -> Result<TlsReservation, TlsError> {
-        let modules = self.shared.modules.clone();
-        let placement = TlsPlacement { module: modules.take()?, offset: 0 };
-        Ok(TlsReservation::new(placement, Box::new(RemoteModule { number: placement.module, modules })))
+    fn place_tls(&self, shape: TlsShape) -> Result<TlsReservation, TlsError> {
+        self.shared.variables.place(shape)
     }
 
     fn tls_placement(&self, descriptor: ExecutorAddr) -> Option<TlsPlacement> {
-        self.shared.variables.placement(descriptor)
+        self.shared.known.placement(descriptor)
     }
 
     fn tls_distance(&self, variable: TlsPlacement) -> Result<i64, NotStatic> {
-        self.shared.variables.distance(variable)
+        self.shared.variables.distance(variable).unwrap_or_else(|| self.shared.known.distance(variable))
     }
 
     fn is_variable(&self, _: ExecutorAddr) -> bool {
@@ -262,7 +257,7 @@ impl Executor for RemoteExecutor {
         let publication = Publication {
             segments: written.segments.iter().map(PublishedSegment::from).collect(),
             unwind: unwind.map(|table| (table.code.start, table.code.end, table.eh_frame_hdr)),
-            tls: tls.as_ref().zip(image).map(|(tls, image)| ModuleImage::new(tls.placement().module, image)),
+            tls: tls.as_ref().zip(image).map(|(tls, image)| ModuleImage::new(tls.placement(), image)),
             is_stubs,
             names: names.as_ref().filter(|_| self.shared.program.tells_names()).map(PublishedNames::from),
             end: end.as_ref().map(|end| (end.home.id(), end.ranges.iter().map(pair).collect())),
@@ -289,23 +284,6 @@ impl Executor for RemoteExecutor {
             _home: end.map(|end| end.home),
             place: self.shared.clone(),
         }))
-    }
-}
-
-/// The number of a module there.
-struct RemoteModule {
-    number: u64,
-    modules: Arc<ModuleNumbers>,
-}
-
-impl HeldTls for RemoteModule {
-    /// The publication says it.
-    fn initialize(&self, _: TlsImage) {}
-}
-
-impl Drop for RemoteModule {
-    fn drop(&mut self) {
-        self.modules.give_back(self.number);
     }
 }
 

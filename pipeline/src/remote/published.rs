@@ -85,7 +85,7 @@ impl PublishedTable {
         let segments = segments.ok_or("a segment is of no kind")?;
         let memory = self.memory.take(SegmentsThere { segments, contents: contents.into() })?;
         let image = tls.map(|tls| tls.image());
-        let reserved = tls.map(|tls| adopt_tls(tls.module, tls.image())).transpose();
+        let reserved = tls.map(|tls| adopt_tls(tls.placement(), tls.image())).transpose();
         let unwind = unwind.map(|(start, end, eh_frame_hdr)| UnwindTable { code: start..end, eh_frame_hdr });
         let end = end.map(|(home, ranges)| self.extent(home, ranges));
         let ranges = end.as_ref().map(|end| end.ranges.clone());

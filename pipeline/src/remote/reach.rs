@@ -32,6 +32,8 @@ pub(super) struct ReachedExecutor {
     pub(super) pid: u32,
     pub(super) memory: Arc<dyn MemoryManager>,
     pub(super) entries: RuntimeEntries,
+    /// How far from the thread pointer there is room for variables there.
+    pub(super) reserve: Option<i64>,
 }
 
 /// Memory for code, before the executor has said where it lies.
@@ -102,7 +104,7 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
     let ready = ready.map_err(|(error, is_received)| gone(process.end(error, deadline, is_received)))?;
     let (ready, entries) = read_ready(&ready).map_err(|why| gone(process.lied(why)))?;
     let memory = memory.placed(&ready).map_err(|why| gone(process.lied(why)))?;
-    let (ended, pid) = (process.end_descriptor(), process.pid());
+    let (ended, pid, reserve) = (process.end_descriptor(), process.pid(), ready.reserve);
     Ok(ReachedExecutor {
         process: ExecutorPeer::Child(Box::new(process)),
         channel,
@@ -110,6 +112,7 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
         pid,
         memory,
         entries,
+        reserve,
     })
 }
 
@@ -138,7 +141,8 @@ fn join(address: &ExecutorAddress, program: &RemoteProgram) -> io::Result<Reache
     let (ready, entries) = read_ready(&ready).map_err(io::Error::other)?;
     let memory = memory.placed(&ready).map_err(io::Error::other)?;
     let process = ExecutorPeer::Connected(ConnectedPeer::new(ready.pid, socket));
-    Ok(ReachedExecutor { process, channel, ended: None, pid: ready.pid, memory, entries })
+    let ReadyPlace { pid, reserve, .. } = ready;
+    Ok(ReachedExecutor { process, channel, ended: None, pid, memory, entries, reserve })
 }
 
 /// Hands the process its descriptors and its greeting. Its answer; an error says whether that was received.

@@ -6,6 +6,7 @@ use std::ffi::CString;
 
 use uruk_core::ExecutorAddr;
 
+use super::last_thread::exit_with_the_last_thread;
 use super::messages::{FunctionCall, ProgramRun, StartLists};
 use super::published::PublishedTable;
 use crate::executor::ArrayFunction;
@@ -40,7 +41,7 @@ pub(super) fn run(run: ProgramRun) -> ExitError {
     let arguments = arguments.into_iter().map(|argument| CString::new(argument).unwrap_or_default());
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end
     program.take_the_name();
-    if let Err(error) = program.register_finalizers() {
+    if let Err(error) = program.register_finalizers().and_then(|()| exit_with_the_last_thread()) {
         return error;
     }
     tls::touch_modules();

@@ -113,6 +113,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         page_bytes: rustix::param::page_size() as u64,
         base: addresses.start,
         entries: entries(),
+        reserve: tls::reserve_distance(),
     };
     let faults = set_aside(receiving.stream().try_clone_to_owned()?);
     let jobs = Arc::new(JobQueue::new());

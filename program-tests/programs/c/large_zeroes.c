@@ -1,5 +1,6 @@
 //# stdout: 1610612736 bytes of zeroes: 0 0 0
 //# stdout: written: 1 2 3
+//# skip executor: there is a gigabyte for data
 /* More zeroes than fit beside the code of most programs, in the small code model. */
 #include <stdio.h>
 

@@ -11,6 +11,7 @@
 //# stdout: qsort of much: 1 or more
 //# stdout: foreign memory: 0
 //# stdin: long line of input
+//# skip executor: refused: the allocation of that process was made before
 /* The program brings an allocator of its own, which knows its memory by a mark in front of it. Natively everything in the
    process uses it: what the C library allocates is given out and taken back here. Memory without the mark never comes. */
 #define _GNU_SOURCE

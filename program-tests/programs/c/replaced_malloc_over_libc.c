@@ -3,6 +3,7 @@
 //# stdout: calloc: zero
 //# stdout: all sizes: ok
 //# stdout: foreign memory: 0
+//# skip executor: refused: the allocation of that process was made before
 /* The program's functions keep a mark in front of memory that they have from the C library's own: from the ones behind the
    program's, and from those that cannot be replaced. What libraries free is the program's memory, and no other. */
 #define _GNU_SOURCE

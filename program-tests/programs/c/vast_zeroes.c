@@ -1,5 +1,6 @@
 //# stdout: 3 4 0
 //# stdout: 7 8 0
+//# skip executor: there is a gigabyte for data
 /* More zeroes than a small displacement reaches, in two variables and a tentative one: at -O0 every access had one. */
 #include <stdio.h>
 

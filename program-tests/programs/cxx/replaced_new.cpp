@@ -2,6 +2,7 @@
 //# stdout: balanced: yes
 //# stdout: aligned form: yes
 //# stdout: made in the library, freed here: 4
+//# skip executor: refused: the allocation of that process was made before
 /* The program replaces operator new and delete. */
 #include <cstdio>
 #include <cstdlib>

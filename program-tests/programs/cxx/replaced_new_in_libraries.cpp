@@ -7,6 +7,7 @@
 //# stdout: sorted: yes
 //# stdout: made and deleted: balanced
 //# stdout: foreign memory: 0
+//# skip executor: refused: the allocation of that process was made before
 /* The program replaces operator new and delete, and libstdc++ uses them: natively the executable's definitions count for
    the whole process. Each piece of memory carries a mark, so what came from elsewhere is noticed. */
 #include <algorithm>

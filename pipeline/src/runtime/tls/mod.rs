@@ -24,6 +24,7 @@ pub(super) mod distance;
 pub(super) mod library;
 pub(super) mod registry;
 pub(super) mod reserve;
+mod reserve_rooms;
 mod resolvers;
 mod table;
 
@@ -38,7 +39,10 @@ use super::forks;
 pub use crate::executor::{NotStatic, TlsError, TlsResolvers};
 pub use distance::distance_from_thread_pointer;
 pub use library::{library_variable, library_variable_descriptor, variable_of_descriptor};
+pub(crate) use registry::FIXED;
+pub(crate) use reserve::reserve_distance;
 pub use reserve::{RESERVE_ALIGN, RESERVE_BYTES, ReservedTls, offer_reserve, reserve};
+pub(crate) use reserve_rooms::ReserveRooms;
 pub(crate) use table::SignalsBlocked;
 
 /// The argument of `__tls_get_addr`; the layout is the ABI's.
@@ -86,6 +90,14 @@ pub fn adopt_module(
     }
 }
 
+/// As [`reserve`](reserve()), for room that another process has given an object.
+///
+/// # Errors
+/// [`TlsError::Foreign`] if that is no room of the reserve, or not free.
+pub(super) fn adopt_room(index: TlsIndex, total_bytes: usize) -> Result<ReservedTls, TlsError> {
+    reserve::adopt(index.offset, total_bytes).ok_or(TlsError::Foreign { number: index.offset })
+}
+
 fn layout_of(image_bytes: usize, total_bytes: usize, align: usize) -> Result<Layout, TlsError> {
     let invalid = TlsError::Invalid { image_bytes, total_bytes, align };
     if image_bytes > total_bytes {
@@ -113,6 +125,11 @@ impl ModuleNumbers {
     /// [`TlsError::Exhausted`] if a million modules are alive.
     pub fn take(&self) -> Result<u64, TlsError> {
         self.0.lock().take()
+    }
+
+    /// Whether a number is one of those that are given out so.
+    pub(crate) fn may_have(number: u64) -> bool {
+        number & registry::OURS != 0
     }
 
     /// Ends the life of a number that [`take`](Self::take) has given.

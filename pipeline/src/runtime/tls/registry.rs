@@ -17,7 +17,7 @@ use crate::runtime::forks::{LockOrder, RuntimeLock};
 pub(super) const OURS: u64 = 1 << 63;
 
 /// The one number of everything in the reserve, whose offsets count from the thread pointer. Neither ours nor the C library's.
-pub(super) const FIXED: u64 = 1 << 62;
+pub(crate) const FIXED: u64 = 1 << 62;
 
 const SLOTS_MAX: usize = 1 << 20;
 

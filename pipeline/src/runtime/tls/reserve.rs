@@ -29,6 +29,7 @@ use uruk_core::ExecutorAddr;
 use super::TlsIndex;
 use super::distance::thread_pointer;
 use super::registry::FIXED;
+use super::reserve_rooms::ReserveRooms;
 use crate::executor::NotStatic;
 use crate::runtime::forks::{self, LockOrder, RuntimeLock};
 
@@ -108,7 +109,7 @@ pub unsafe fn offer_reserve(here: *mut u8) -> bool {
     *reserve = Some(Reserve {
         initial,
         distance: address.wrapping_sub(thread_pointer()).cast_signed(),
-        taken: Vec::new(),
+        rooms: ReserveRooms::new(),
         written: Vec::new(),
         writes: 0,
         threads: FxHashSet::from_iter([thread_pointer()]),
@@ -125,8 +126,7 @@ struct Reserve {
     initial: u64,
     /// How far from the thread pointer it starts.
     distance: i64,
-    /// Which ranges belong to objects, in order.
-    taken: Vec<Range<usize>>,
+    rooms: ReserveRooms,
     /// Which ranges have initial values, each with the number of its writing; the last comes last.
     written: Vec<(u64, Range<usize>)>,
     /// How often initial values have been written.
@@ -151,29 +151,26 @@ pub struct ReservedTls {
 pub fn reserve(total_bytes: usize, align: usize, required: bool) -> Option<ReservedTls> {
     let mut reserve = RESERVE.lock();
     let reserve = reserve.as_mut()?;
-    let limit = if required { RESERVE_BYTES } else { RESERVE_BYTES / 2 };
-    if align > RESERVE_ALIGN || total_bytes > limit {
-        return None;
-    }
-    // An object without bytes has a place nevertheless.
-    let len = total_bytes.max(1);
-    let mut start = 0;
-    let mut position = reserve.taken.len();
-    for (index, taken) in reserve.taken.iter().enumerate() {
-        if start + len <= taken.start {
-            position = index;
-            break;
-        }
-        start = taken.end.next_multiple_of(align);
-    }
-    let range = start..start + len;
-    if range.end > limit {
-        return None;
-    }
-    reserve.taken.insert(position, range.clone());
-    let offset = reserve.distance.wrapping_add_unsigned(start as u64).cast_unsigned();
+    let range = reserve.rooms.take(total_bytes, align, required)?;
+    let offset = reserve.distance.wrapping_add_unsigned(range.start as u64).cast_unsigned();
     let place = TlsIndex { module: FIXED, offset };
     Some(ReservedTls { range, place })
+}
+
+/// Takes the room that another process, which links for this one, has given an object at `offset` from the thread pointer. `None` if it is not
+/// free, or there is no reserve.
+pub(super) fn adopt(offset: u64, total_bytes: usize) -> Option<ReservedTls> {
+    let mut reserve = RESERVE.lock();
+    let reserve = reserve.as_mut()?;
+    let start = usize::try_from(offset.wrapping_sub(reserve.distance.cast_unsigned())).ok()?;
+    let range = start..start.checked_add(total_bytes.max(1))?;
+    let place = TlsIndex { module: FIXED, offset };
+    reserve.rooms.adopt(range.clone()).then_some(ReservedTls { range, place })
+}
+
+/// How far from the thread pointer the reserve begins, on every thread. `None` if there is none.
+pub(crate) fn reserve_distance() -> Option<i64> {
+    RESERVE.lock().as_ref().map(|reserve| reserve.distance)
 }
 
 impl ReservedTls {
@@ -210,7 +207,7 @@ impl ReservedTls {
 impl Drop for ReservedTls {
     fn drop(&mut self) {
         if let Some(reserve) = RESERVE.lock().as_mut() {
-            reserve.taken.retain(|range| *range != self.range);
+            reserve.rooms.give_back(&self.range);
             reserve.written.retain(|(_, range)| *range != self.range);
         }
     }
@@ -270,10 +267,7 @@ pub(super) fn thread_ends() {
 pub(super) fn why_not() -> NotStatic {
     match RESERVE.lock().as_ref() {
         None => NotStatic::NoReserve,
-        Some(reserve) => NotStatic::ReserveFull {
-            free_bytes: RESERVE_BYTES - reserve.taken.iter().map(Range::len).sum::<usize>(),
-            reserve_bytes: RESERVE_BYTES,
-        },
+        Some(reserve) => reserve.rooms.why_not(),
     }
 }
 

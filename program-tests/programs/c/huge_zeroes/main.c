@@ -3,6 +3,7 @@
 //# stdout: its neighbour: 0, then 3
 //# stdout: a gibibyte in another file: 0, then 4
 //# flags: -mcmodel=medium
+//# skip executor: there is a gigabyte for data
 /* Gigabytes of zero-initialised data of which a few pages are touched. */
 #include <stdio.h>
 
