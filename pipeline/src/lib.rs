@@ -11,6 +11,7 @@ pub mod guard;
 #[cfg(feature = "helpers")]
 pub mod helpers;
 pub mod image;
+#[cfg(target_arch = "x86_64")] // its trampolines are code of that architecture
 pub mod invoke;
 #[cfg(feature = "llvm")]
 pub mod ir;

@@ -14,8 +14,12 @@ pub mod x86_64;
 
 pub use kind::{Class, EdgeKind};
 pub(crate) use kind::{CodeField, DistanceLoad, FarForm, IfuncParts, Meaning, Operands, Overflow, SlotKind};
-pub(crate) use x86_64 as host;
 pub use x86_64::{CodeNeeds, Features, ProcessorLevel, ProcessorTarget};
+
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::host;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86_64::host;
 
 use object::elf::{Machine, RelocationType};
 
@@ -141,7 +145,7 @@ impl Default for Architecture {
 
 impl Architecture {
     /// That of this process.
-    pub const HOST: Self = Self::X86_64;
+    pub const HOST: Self = if cfg!(target_arch = "aarch64") { Self::AArch64 } else { Self::X86_64 };
 
     /// The architecture of objects with this number in their header.
     pub(crate) fn of_machine(machine: u16) -> Option<Self> {

@@ -12,6 +12,7 @@ use object::elf;
 use super::code::NamedCode;
 use super::dwarf::Dwarf;
 use super::{frames, memory};
+use crate::arch::Architecture;
 use uruk_core::sync::Arc;
 
 const HEADER_BYTES: usize = 64;
@@ -157,7 +158,7 @@ impl ImageWriter {
         header.extend_from_slice(&[elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, 1]);
         header.resize(16, 0);
         header.extend_from_slice(&elf::ET_EXEC.0.to_le_bytes());
-        header.extend_from_slice(&elf::EM_X86_64.0.to_le_bytes());
+        header.extend_from_slice(&Architecture::HOST.machine().0.to_le_bytes());
         header.extend_from_slice(&1_u32.to_le_bytes());
         for word in [0, 0, table_at] {
             header.extend_from_slice(&word.to_le_bytes());

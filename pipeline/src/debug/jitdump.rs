@@ -22,11 +22,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::code::NamedCode;
 use super::{lines, memory};
+use crate::arch::Architecture;
 
 const CODE: u32 = 0;
 const LINES: u32 = 2;
 const END: u32 = 3;
-const MACHINE: u32 = object::elf::EM_X86_64.0 as u32;
+
+/// The number of the architecture, as in an ELF file.
+fn machine() -> u32 {
+    Architecture::HOST.machine().0.into()
+}
 
 /// The dump of this process.
 pub(super) struct JitDump {
@@ -48,7 +53,7 @@ impl JitDump {
         let path = directory.join(format!("jit-{process}.dump"));
         let mut file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
         let mut header = Vec::with_capacity(40);
-        for word in [0x4a69_5444, 1, 40, MACHINE, 0, process] {
+        for word in [0x4a69_5444, 1, 40, machine(), 0, process] {
             header.extend_from_slice(&word.to_le_bytes());
         }
         header.extend_from_slice(&now().to_le_bytes());

@@ -4,7 +4,7 @@ use uruk_core::ExecutorAddr;
 use uruk_instances::CodeInstance;
 
 use super::{BoxedValue, ValueType};
-use crate::arch::host::{Register, Trampoline, WordBase};
+use crate::arch::x86_64::{Register, Trampoline, WordBase};
 
 /// Called boxed: loads and unboxes the arguments, calls `specptr`, boxes the result.
 pub(super) fn unboxing(parameters: &[(ValueType, Register)], result: ValueType) -> Trampoline {

@@ -21,7 +21,7 @@ use uruk_core::{
 use uruk_instances::CodeInstance;
 
 use crate::arch::CodeField;
-use crate::arch::host::{self, Register};
+use crate::arch::x86_64::{Register, Trampoline};
 use crate::link::graph::{Edge, SectionRole};
 use crate::link::{LinkError, LinkGraph};
 use crate::linking::{ObjectLinkingLayer, StubTargets, Stubs};
@@ -174,7 +174,7 @@ impl InvokeTrampolines {
 
 /// A trampoline before it is linked. The instance whose address is in it is kept elsewhere.
 pub(crate) struct TrampolineCode {
-    code: host::Trampoline,
+    code: Trampoline,
     frames: [u8; 64],
 }
 
@@ -196,7 +196,7 @@ impl TrampolineCode {
         let mut graph = LinkGraph::builder("<trampoline>");
         let block = graph.block(".text", SectionRole::Code, self.code.bytes(), 16);
         let target = graph.define(name, block, 0);
-        let CodeField { offset, kind, addend } = host::Trampoline::FRAMES_BEGIN;
+        let CodeField { offset, kind, addend } = Trampoline::FRAMES_BEGIN;
         let begin = Edge { offset, kind, target, addend };
         graph.unwind_table(&self.frames, &[begin]);
         graph.build()

@@ -2,7 +2,7 @@
 
 use uruk_core::SymbolName;
 
-use crate::arch::host::lazy::{self, StubTemplate};
+use crate::arch::x86_64::lazy::{self, StubTemplate};
 use crate::arch::{Architecture, CodeField};
 use crate::executor::RuntimeEntries;
 use crate::link::graph::{Edge, SectionRole, SymbolId};
@@ -10,6 +10,9 @@ use crate::link::{LinkError, LinkGraph};
 use crate::runtime::call_through::{
     CallThroughDescriptor, CountWords, CountingDescriptor, NamedCells, StubTable,
 };
+
+/// The architecture of the templates. A graph of stubs is refused where other code runs.
+const ARCH: Architecture = Architecture::X86_64;
 
 /// The contents of the sections of stubs, before the link.
 pub(super) struct Contents {
@@ -101,7 +104,7 @@ impl Contents {
         &self,
         names: impl Iterator<Item = &'n Vec<SymbolName>>,
     ) -> Result<LinkGraph<'_>, LinkError> {
-        let mut graph = LinkGraph::builder("<lazy reexports>");
+        let mut graph = LinkGraph::builder("<lazy reexports>").of_architecture(ARCH);
         let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 16);
         let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 32);
         let slots = graph.block(".data.slots", SectionRole::Data, &self.slots, 8);
@@ -114,7 +117,7 @@ impl Contents {
         let (of_stubs, of_cold) =
             (field(0, lazy::FRAMES_STUBS, first_stub), field(0, lazy::FRAMES_COLD, first_cold));
         graph.unwind_table(&self.frames, &[of_stubs, of_cold]);
-        let kind = Architecture::HOST.pointer();
+        let kind = ARCH.pointer();
         let pointer = |offset, target| Edge { offset, kind, target, addend: 0 };
         let root = (self.kind == StubKind::Group).then(|| {
             let root = graph.block(".data.root", SectionRole::Data, &self.root, 8);

@@ -17,7 +17,7 @@ use super::graph::{
     Symbol, SymbolId, SymbolKind,
 };
 use super::prune;
-use crate::arch::host::lazy::{SLOT_STUB, StubTemplate};
+use crate::arch::x86_64::lazy::{SLOT_STUB, StubTemplate};
 use crate::arch::{CodeField, CodeNeeds, ProcessorTarget};
 
 /// The functions of a graph that have versions.

@@ -83,9 +83,9 @@ impl Backing for Allocation {
         let may_be_stale = ranges.has_old_code || !host::FETCHES_NEW_CODE;
         drop(ranges);
         if may_be_stale && self.has_code() {
-            cores::serialize(); // Other code may have lain here.
             let code = self.pieces.iter().filter(|piece| piece.kind == SegmentKind::Code);
-            code.for_each(|piece| host::discard_translations(&piece.range));
+            code.for_each(|piece| host::fetch_anew(&piece.range));
+            cores::serialize(); // Other code may have lain here.
         }
         Ok(())
     }

@@ -213,8 +213,8 @@ impl Backing for ReceivedAllocation {
             unsafe { mapping::bytes_mut(start, content.len()) }.copy_from_slice(content);
             mapping::protect(start, len, *kind)?;
             if *kind == SegmentKind::Code && !host::FETCHES_NEW_CODE {
+                host::fetch_anew(&(start..start + len));
                 cores::serialize();
-                host::discard_translations(&(start..start + len));
             }
         }
         Ok(())

@@ -32,6 +32,7 @@ use self::slot::{Counting, SlotPlace};
 pub(crate) use self::table::StubTable;
 use super::unwind;
 pub(crate) use super::unwind::functions::note as note_body;
+use crate::arch::host::call_on;
 use crate::executor::BEFORE_CODE_BYTES;
 use crate::memory::StackMapping;
 
@@ -409,32 +410,6 @@ extern "C" fn run(work: *mut c_void) {
     // SAFETY: the pointer that `on_spare_stack` has handed over.
     let work = unsafe { &mut *work.cast::<&mut dyn FnMut()>() };
     work();
-}
-
-/// Calls `function` with `data` on the stack that ends at `top`. Backtraces go on through it.
-///
-/// # Safety
-/// `top` is the end, aligned to 16 bytes, of memory that is large enough and otherwise unused. `function` may be called with `data`.
-#[unsafe(naked)]
-unsafe extern "C" fn call_on(function: extern "C" fn(*mut c_void), data: *mut c_void, top: usize) {
-    core::arch::naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, rdx",
-        "mov rax, rdi",
-        "mov rdi, rsi",
-        "call rax",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        ".cfi_restore rbp",
-        "ret",
-        ".cfi_endproc",
-    )
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! The frames through which program code is entered.
 //!
-//! They are written in assembly and end the chain of frames (`.cfi_undefined rip`). An exception that the program does not catch finds the
+//! They are written in assembly (`arch/*/host/entry.rs`) and end the chain of frames. An exception that the program does not catch finds the
 //! end of the stack there, so that `std::terminate` is called with the program's frames still in place, as in a native process. No Rust
 //! destructor and no `catch_unwind` lies in them or is ever unwound.
 
 use std::ffi::{c_char, c_int};
 
 use uruk_core::ExecutorAddr;
+
+use crate::arch::host::{
+    uruk_enter_function, uruk_enter_handler, uruk_enter_program, uruk_enter_program_and_exit,
+};
 
 /// Calls a program's `main`.
 ///
@@ -50,7 +54,7 @@ pub unsafe fn call_initializer(
     argv: *mut *mut c_char,
     envp: *mut *mut c_char,
 ) {
-    // SAFETY: passed on to the caller. After a function without a result, the content of `eax` is ignored.
+    // SAFETY: passed on to the caller. After a function without a result, that of the register is ignored.
     unsafe { uruk_enter_program(function.value(), argc, argv, envp) };
 }
 
@@ -71,109 +75,6 @@ pub unsafe fn call_handler(function: ExecutorAddr, first: usize, second: usize) 
     // SAFETY: passed on to the caller.
     unsafe { uruk_enter_handler(function.value(), first, second) };
 }
-
-unsafe extern "C" {
-    fn uruk_enter_function(function: u64, arguments: *const u64) -> u64;
-    fn uruk_enter_handler(function: u64, first: usize, second: usize);
-    fn uruk_enter_program(entry: u64, argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int;
-    fn uruk_enter_program_and_exit(
-        entry: u64,
-        argc: c_int,
-        argv: *mut *mut c_char,
-        envp: *mut *mut c_char,
-    ) -> !;
-}
-
-std::arch::global_asm!(
-    ".pushsection .text.uruk_enter_program, \"ax\", @progbits",
-    ".p2align 4",
-    ".globl uruk_enter_program",
-    ".hidden uruk_enter_program",
-    ".type uruk_enter_program, @function",
-    "uruk_enter_program:",
-    ".cfi_startproc",
-    ".cfi_undefined rip",
-    // A frame pointer of zero is the end for those who follow frame pointers.
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    "xor ebp, ebp",
-    "mov rax, rdi",
-    "mov edi, esi",
-    "mov rsi, rdx",
-    "mov rdx, rcx",
-    "call rax",
-    "pop rbp",
-    ".cfi_def_cfa_offset 8",
-    "ret",
-    ".cfi_endproc",
-    ".size uruk_enter_program, . - uruk_enter_program",
-    ".p2align 4",
-    ".globl uruk_enter_program_and_exit",
-    ".hidden uruk_enter_program_and_exit",
-    ".type uruk_enter_program_and_exit, @function",
-    "uruk_enter_program_and_exit:",
-    ".cfi_startproc",
-    ".cfi_undefined rip",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    "xor ebp, ebp",
-    "mov rax, rdi",
-    "mov edi, esi",
-    "mov rsi, rdx",
-    "mov rdx, rcx",
-    "call rax",
-    "mov edi, eax",
-    "call qword ptr [rip + {exit}@GOTPCREL]",
-    "ud2",
-    ".cfi_endproc",
-    ".size uruk_enter_program_and_exit, . - uruk_enter_program_and_exit",
-    ".p2align 4",
-    ".globl uruk_enter_handler",
-    ".hidden uruk_enter_handler",
-    ".type uruk_enter_handler, @function",
-    "uruk_enter_handler:",
-    ".cfi_startproc",
-    ".cfi_undefined rip",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    "xor ebp, ebp",
-    "mov rax, rdi",
-    "mov rdi, rsi",
-    "mov rsi, rdx",
-    "call rax",
-    "pop rbp",
-    ".cfi_def_cfa_offset 8",
-    "ret",
-    ".cfi_endproc",
-    ".size uruk_enter_handler, . - uruk_enter_handler",
-    ".p2align 4",
-    ".globl uruk_enter_function",
-    ".hidden uruk_enter_function",
-    ".type uruk_enter_function, @function",
-    "uruk_enter_function:",
-    ".cfi_startproc",
-    ".cfi_undefined rip",
-    "push rbp",
-    ".cfi_def_cfa_offset 16",
-    "xor ebp, ebp",
-    "mov r11, rdi",
-    "mov r10, rsi",
-    "mov rdi, [r10]",
-    "mov rsi, [r10 + 8]",
-    "mov rdx, [r10 + 16]",
-    "mov rcx, [r10 + 24]",
-    "mov r8, [r10 + 32]",
-    "mov r9, [r10 + 40]",
-    "xor eax, eax",
-    "call r11",
-    "pop rbp",
-    ".cfi_def_cfa_offset 8",
-    "ret",
-    ".cfi_endproc",
-    ".size uruk_enter_function, . - uruk_enter_function",
-    ".popsection",
-    exit = sym libc::exit,
-);
 
 #[cfg(test)]
 mod tests {

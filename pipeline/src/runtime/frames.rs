@@ -18,10 +18,13 @@ use std::fmt::{self, Write};
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Register, RegisterRule, UnwindContext,
-    UnwindContextStorage, UnwindSection as _, UnwindTableRow, X86_64,
+    UnwindContextStorage, UnwindSection as _, UnwindTableRow,
 };
 
 use super::unwind::{DlFindObject, find_object};
+use crate::arch::host::{
+    GOES_ON, IS_CALLED_THROUGH_STACK, REGISTERS, RETURN_ADDRESS, STACK_POINTER, registers_of_signal,
+};
 use crate::debug;
 
 /// So many frames are shown.
@@ -33,12 +36,9 @@ const RECORD_BYTES_MAX: usize = 4096;
 /// The longest path that the system has.
 const PATH_BYTES_MAX: u64 = 4096;
 
-/// Registers of the stopped thread by their numbers in DWARF; the last one is where the code goes on.
+/// Registers of the stopped thread.
 #[derive(Clone, Copy)]
-struct Registers([u64; 17]);
-
-const STACK_POINTER: usize = 7;
-const GOES_ON: usize = 16;
+struct Registers([u64; REGISTERS]);
 
 /// Room for the rules of one function.
 struct OnStack;
@@ -54,14 +54,8 @@ impl Registers {
     /// # Safety
     /// `context` is the third argument of a signal handler.
     unsafe fn of_signal(context: *const c_void) -> Self {
-        use libc::*;
-        // SAFETY: the caller's obligation: the system passes a `ucontext_t`.
-        let registers = unsafe { &(*context.cast::<ucontext_t>()).uc_mcontext.gregs };
-        let in_order = [
-            REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8, REG_R9, REG_R10,
-            REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP,
-        ];
-        Self(in_order.map(|register| registers[register as usize] as u64))
+        // SAFETY: the caller's obligation.
+        Self(unsafe { registers_of_signal(context) })
     }
 
     /// Where the code goes on.
@@ -73,26 +67,31 @@ impl Registers {
     /// may be the last instruction of its function.
     fn of_caller(&self, is_call: bool) -> Option<Self> {
         if !is_call && self.pc() == 0 {
-            // A call of nothing: the caller's address is on the stack.
-            return self.with_return_address_at(self.0[STACK_POINTER]);
+            return self.behind_call(); // of nothing
         }
         let pc = self.pc().checked_sub(u64::from(is_call))?;
         let Some(hdr) = table_of(pc) else {
             // A jump to where no code is, mostly by a call.
-            return (!is_call).then(|| self.with_return_address_at(self.0[STACK_POINTER]))?;
+            return (!is_call).then(|| self.behind_call())?;
         };
         let record = find(hdr, pc)?;
-        self.by(&Records::read(record)?, pc)
+        self.by(&Records::read(record)?, pc, is_call)
     }
 
-    fn with_return_address_at(mut self, address: u64) -> Option<Self> {
-        self.0[GOES_ON] = word(address)?;
-        self.0[STACK_POINTER] = address.wrapping_add(8);
+    /// The caller's, where a call has led to no function.
+    fn behind_call(mut self) -> Option<Self> {
+        if IS_CALLED_THROUGH_STACK {
+            let address = self.0[STACK_POINTER];
+            self.0[GOES_ON] = word(address)?;
+            self.0[STACK_POINTER] = address.wrapping_add(8);
+        } else {
+            self.0[GOES_ON] = self.0[RETURN_ADDRESS];
+        }
         Some(self)
     }
 
     /// Applies the rules that the function has at `pc`.
-    fn by(&self, records: &Records, pc: u64) -> Option<Self> {
+    fn by(&self, records: &Records, pc: u64, is_call: bool) -> Option<Self> {
         let (section, bases) = (records.section(), records.bases());
         let entry = section.fde_from_offset(&bases, records.entry.into(), |section, bases, offset| {
             section.cie_from_offset(bases, offset)
@@ -106,9 +105,9 @@ impl Registers {
         let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
         let cfa = self.0.get(usize::from(register.0))?.wrapping_add_signed(offset);
         let mut caller = *self;
-        for number in 0..=GOES_ON {
+        for number in 0..=RETURN_ADDRESS.max(STACK_POINTER) {
             let rule = row.register(Register(number as u16));
-            let is_return_address = number == usize::from(X86_64::RA.0);
+            let is_return_address = number == RETURN_ADDRESS;
             caller.0[number] = match rule {
                 Some(RegisterRule::Offset(offset)) => word(cfa.wrapping_add_signed(offset))?,
                 Some(RegisterRule::ValOffset(offset)) => cfa.wrapping_add_signed(offset),
@@ -116,12 +115,15 @@ impl Registers {
                 None | Some(RegisterRule::SameValue | RegisterRule::Undefined) if !is_return_address => {
                     continue;
                 }
+                // A function that calls none leaves it in its register.
+                None | Some(RegisterRule::SameValue) if !IS_CALLED_THROUGH_STACK => continue,
                 _ => return None,
             };
         }
-        caller.0[STACK_POINTER] = cfa;
-        // A frame that has no size would be its own caller.
-        (caller.pc() != 0 && cfa > self.0[STACK_POINTER]).then_some(caller)
+        (caller.0[STACK_POINTER], caller.0[GOES_ON]) = (cfa, caller.0[RETURN_ADDRESS]);
+        // A frame that has no size would be its own caller, but for a function that calls none.
+        let has_size = cfa > self.0[STACK_POINTER] || !IS_CALLED_THROUGH_STACK && !is_call;
+        (caller.pc() != 0 && has_size).then_some(caller)
     }
 }
 

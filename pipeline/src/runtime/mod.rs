@@ -1,7 +1,8 @@
 //! Services that linked code needs from its process: symbols, unwinding, thread-local storage, start and exit.
 //!
 //! Nothing here knows objects or LLVM; of the session protocol only `process` knows that there are definition
-//! generators. Linux with the GNU C library on x86-64.
+//! generators. Linux with the GNU C library; code that depends on the
+//! processor is in `arch/*/host`.
 //!
 //! The documentation shows the modules that embedders need.
 
@@ -27,7 +28,6 @@ pub mod image;
 pub mod in_process;
 mod loaded;
 pub mod process;
-mod registers;
 #[doc(hidden)]
 pub mod startup;
 #[doc(hidden)]

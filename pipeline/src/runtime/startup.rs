@@ -20,6 +20,7 @@ use uruk_core::sync::{Arc, Mutex};
 
 use super::entry;
 use super::exit::{self, ExitError};
+use crate::arch::host;
 pub use crate::executor::ArrayFunction;
 
 /// The priority of functions in a plain `.init_array` or `.fini_array`, after all numbered ones.
@@ -70,18 +71,7 @@ impl Program {
 
     /// Gives this thread the floating-point state that a process starts with: our own work has left flags set.
     pub fn take_the_processor(&self) {
-        let mxcsr_at_start = 0x1f80_u32;
-        // SAFETY: the state is the one that compiled code expects; the registers of the old unit are declared lost.
-        unsafe {
-            std::arch::asm!(
-                "fninit",
-                "ldmxcsr [{control}]",
-                control = in(reg) &raw const mxcsr_at_start,
-                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
-                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
-                options(nostack),
-            );
-        }
+        host::start_floating_point();
     }
 
     /// Registers the exit handler that runs the finalizers. Call it before any program code runs, once.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{fatal, tls};
+use crate::arch::host;
 
 /// Defines `pthread_create` for the whole process. For executables only.
 #[macro_export]
@@ -49,7 +50,7 @@ struct ThreadStart {
     reserve_writes: Option<u64>,
 }
 
-/// Where [`prepare`] sends the thread: in `%rax` and `%rdx`.
+/// Where [`prepare`] sends the thread: in the two registers of a result.
 #[repr(C)]
 struct RoutineCall {
     routine: *const c_void,
@@ -170,27 +171,7 @@ unsafe extern "C-unwind" {
     fn uruk_thread_start(start: *mut c_void) -> *mut c_void;
 }
 
-// Leaves by a jump: the routine's caller is the C library, as the routine and an unwinder expect.
-std::arch::global_asm!(
-    ".pushsection .text.uruk_thread_start, \"ax\", @progbits",
-    ".p2align 4",
-    ".globl uruk_thread_start",
-    ".hidden uruk_thread_start",
-    ".type uruk_thread_start, @function",
-    "uruk_thread_start:",
-    ".cfi_startproc",
-    "sub rsp, 8",
-    ".cfi_def_cfa_offset 16",
-    "call {prepare}",
-    "add rsp, 8",
-    ".cfi_def_cfa_offset 8",
-    "mov rdi, rdx",
-    "jmp rax",
-    ".cfi_endproc",
-    ".size uruk_thread_start, . - uruk_thread_start",
-    ".popsection",
-    prepare = sym prepare,
-);
+host::define_thread_start!(prepare);
 
 #[cfg(test)]
 mod tests {

@@ -13,15 +13,7 @@ const ASSEMBLY: &[(&str, &str)] = &[
     ("pipeline/src/ir/library.rs", "binds functions of LLVM when they are called"),
     ("pipeline/src/ir/processor.rs", "asks this processor for its name and features"),
     ("pipeline/src/runtime/allocation/mod.rs", "is called by the C library in its convention"),
-    ("pipeline/src/runtime/call_through.rs", "changes the stack that this thread runs on"),
-    ("pipeline/src/runtime/entry.rs", "is where C enters the program"),
-    ("pipeline/src/runtime/ifunc.rs", "keeps the registers of this thread"),
-    ("pipeline/src/runtime/registers.rs", "keeps the registers of this thread"),
-    ("pipeline/src/runtime/startup.rs", "calls the dynamic linker of this process"),
-    ("pipeline/src/runtime/threads.rs", "starts threads of this process"),
-    ("pipeline/src/runtime/tls/distance.rs", "reads the thread pointer of this thread"),
     ("pipeline/src/runtime/tls/reserve.rs", "has variables that the dynamic linker places"),
-    ("pipeline/src/runtime/tls/resolvers.rs", "is called in a convention of thread-local variables"),
     ("recorder/src/clock.rs", "reads the processor's counter"),
 ];
 

@@ -7,6 +7,8 @@
 
 mod encode;
 mod fragments;
+#[cfg(target_arch = "aarch64")]
+pub(crate) mod host;
 pub mod kinds;
 mod padding;
 mod relocations;

@@ -2,7 +2,7 @@
 
 use object::elf;
 
-use super::{Meaning, SlotKind, kinds};
+use super::{Meaning, kinds};
 
 pub(in crate::arch) fn meaning(kind: elf::RelocationType) -> Meaning {
     /// Deprecated forms of PC32 and PLT32 with the `bnd` prefix, which the reader's tables no longer name.
@@ -75,15 +75,4 @@ pub(in crate::arch) fn foreign_name(kind: elf::RelocationType) -> Box<str> {
         elf::RelocationType(number) => return format!("number {number}").into(),
     };
     name.into()
-}
-
-/// The kind of the slot that a relocation of a linked file writes, if it is of a symbol.
-pub(crate) fn loaded_slot(number: u32) -> Option<SlotKind> {
-    match elf::RelocationType(number) {
-        elf::R_X86_64_GLOB_DAT => Some(SlotKind::Any),
-        elf::R_X86_64_JUMP_SLOT => Some(SlotKind::Function),
-        elf::R_X86_64_64 => Some(SlotKind::Pointer),
-        elf::R_X86_64_DTPMOD64 | elf::R_X86_64_TPOFF64 | elf::R_X86_64_TLSDESC => Some(SlotKind::ThreadLocal),
-        _ => None,
-    }
 }

@@ -6,6 +6,7 @@ use super::{
     Binding, Block, BlockId, Edge, Frame, InitRole, LinkGraph, Location, ObjectId, Section, SectionId,
     SectionRole, Symbol, SymbolId, SymbolKind,
 };
+use crate::arch::Architecture;
 use crate::link::eh_frame::{self, RecordKind};
 use crate::link::elf::{ALIGN_LOG2_MAX, SECTION_BYTES_MAX, null_symbol};
 use crate::link::error::{LinkError, Site};
@@ -55,6 +56,12 @@ impl<'a> LinkGraphBuilder<'a> {
         let graph =
             LinkGraph { objects: vec![name.into()], symbols: vec![null_symbol()], ..LinkGraph::default() };
         Self { graph, edges: Vec::new(), error: None }
+    }
+
+    /// The same, for processors of an architecture.
+    pub(crate) fn of_architecture(mut self, arch: Architecture) -> Self {
+        self.graph.arch = arch;
+        self
     }
 
     /// Adds bytes, aligned to `align`, to the section of that name.

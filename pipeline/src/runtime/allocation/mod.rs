@@ -47,7 +47,7 @@ macro_rules! with_allocation_functions {
     };
 }
 
-/// Defines the functions that a program may replace, for the whole process. For executables only.
+/// Defines the functions that a program may replace, for the whole process. For executables on x86-64 only.
 #[macro_export]
 macro_rules! export_allocation_functions {
     () => {

@@ -36,6 +36,7 @@ pub use library::LoadLibraryError;
 pub use overrides::{ProgramSymbols, jit_overrides, set_program_symbols};
 pub use program::LibraryReferences;
 
+use crate::arch::host;
 use images::Images;
 use library::{Library, LibraryName};
 use program::ForProgram;
@@ -73,8 +74,7 @@ impl ProcessSymbols {
     /// The libraries a C or C++ program is linked with, and nothing of the engine.
     pub fn new() -> Self {
         let preloaded: Vec<_> = preloaded().into_iter().map(Arc::new).collect();
-        let system =
-            [c"libc.so.6", c"libm.so.6", c"libgcc_s.so.1", c"ld-linux-x86-64.so.2", c"libstdc++.so.6"];
+        let system = [c"libc.so.6", c"libm.so.6", c"libgcc_s.so.1", host::DYNAMIC_LINKER, c"libstdc++.so.6"];
         Self {
             scope: LookupScope::Libraries,
             allowed: None,

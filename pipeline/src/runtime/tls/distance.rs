@@ -12,10 +12,12 @@ use uruk_core::sync::thread;
 
 use super::registry::{FIXED, OURS};
 use super::{TlsIndex, reserve};
+use crate::arch::host::VARIABLES_LIE_BELOW;
+pub(super) use crate::arch::host::thread_pointer;
 use crate::executor::NotStatic;
 use crate::runtime::forks::{LockOrder, RuntimeLock};
 
-/// How far from the thread pointer the variable is, on every thread there is and will be. Below it, so the answer is negative.
+/// How far from the thread pointer the variable is, on every thread there is and will be.
 ///
 /// # Errors
 /// [`NotStatic`] if threads do not agree, or if that cannot be found out.
@@ -31,17 +33,6 @@ pub fn distance_from_thread_pointer(variable: TlsIndex) -> Result<i64, NotStatic
     }
     let block = block_distance(variable.module)?;
     Ok(block.wrapping_add_unsigned(variable.offset))
-}
-
-/// The calling thread's thread pointer.
-#[inline]
-pub(super) fn thread_pointer() -> u64 {
-    let pointer: u64;
-    // SAFETY: the ABI has the thread pointer stored where it points to.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
-    }
-    pointer
 }
 
 /// The distances that were found, by module.
@@ -61,7 +52,7 @@ fn block_distance(module: u64) -> Result<i64, NotStatic> {
         .map_err(|refused| NotStatic::NoThread { code: refused.raw_os_error().unwrap_or(libc::EAGAIN) })?;
     let elsewhere = started.join().map_err(|_| NotStatic::Unknown)?.ok_or(NotStatic::LoadedLater)?;
     super::touch_library_module(module);
-    let here = distance_here(module).filter(|here| *here == elsewhere && *here < 0);
+    let here = distance_here(module).filter(|here| *here == elsewhere && (*here < 0) == VARIABLES_LIE_BELOW);
     let distance = here.ok_or(NotStatic::LoadedLater)?;
     KNOWN.lock().get_or_insert_default().insert(module, distance);
     Ok(distance)

@@ -39,7 +39,7 @@ pub const RESERVE_BYTES: usize = 32 << 10;
 /// The alignment of the reserve, and so the strictest a variable in it may ask for.
 pub const RESERVE_ALIGN: usize = 4096;
 
-/// Keeps room in the executable's thread-local block for variables of linked code. For executables only.
+/// Keeps room in the executable's thread-local block for variables of linked code. For executables on x86-64 only.
 ///
 /// Defines the function `offer_tls_reserve`, which the executable calls before it starts threads or links anything. It
 /// says whether the reserve is there.
@@ -303,6 +303,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mu
 
 #[cfg(test)]
 mod tests {
+    #![cfg(target_arch = "x86_64")] // as `export_tls_reserve!` is
     use super::*;
     use uruk_core::sync::{Latch, thread};
 

@@ -1,8 +1,8 @@
 //! Calls that linked code does not notice: it goes on after them with every vector register as it was.
 //!
 //! Linked code that calls a stub of ours may hold values in registers that a call would lose: arguments on their way to a function that is
-//! yet to be chosen ([`ifunc`](super::ifunc)), or any value that a compiler keeps over a call that keeps all registers
-//! ([`tls`](super::tls)). The stubs keep the general registers themselves and call through `uruk_call_keeping_vectors`.
+//! yet to be chosen (`runtime/ifunc.rs`), or any value that a compiler keeps over a call that keeps all registers
+//! (`runtime/tls`). The stubs keep the general registers themselves and call through `uruk_call_keeping_vectors`.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
@@ -30,7 +30,7 @@ const COMPONENTS: u32 = 1 << 19 | 0xff;
 ///
 /// # Cost
 /// The first time 9 `cpuid`, each of which a hypervisor may take a microsecond or more to answer; later two moves.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     static FOUND: AtomicU64 = AtomicU64::new(0);
     // Relaxed, both: every writer stores the same value, and each thread stores it in `STATE` itself.
     let found = FOUND.load(Ordering::Relaxed);
@@ -71,7 +71,7 @@ fn state() -> RegisterState {
 unsafe extern "C" {
     /// Calls the function in `%r11`, with the argument in `%rdi`, and gives its result in `%rax`. Of the general registers it keeps those
     /// that a call keeps, and of the others all. The stack may be aligned in any way.
-    pub(super) fn uruk_call_keeping_vectors();
+    pub(crate) fn uruk_call_keeping_vectors();
 }
 
 // The fields that `xrstor` reads from the area's header have to be zero where `xsave` writes nothing. Unwinding out of the function goes by
@@ -136,11 +136,11 @@ std::arch::global_asm!(
 
 /// Held by tests that choose the state, or that would see another test's choice: `fxsave` keeps half of a long register.
 #[cfg(test)]
-pub(super) static CHOICE: uruk_core::sync::Mutex<()> = uruk_core::sync::Mutex::new(());
+pub(crate) static CHOICE: uruk_core::sync::Mutex<()> = uruk_core::sync::Mutex::new(());
 
 /// Does `action` as on this processor, and as on one that has only `fxsave`.
 #[cfg(test)]
-pub(super) fn with_either_state(mut action: impl FnMut()) {
+pub(crate) fn with_either_state(mut action: impl FnMut()) {
     let _choice = CHOICE.lock();
     for state in [state(), LEGACY] {
         set(state);

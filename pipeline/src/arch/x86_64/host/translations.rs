@@ -11,7 +11,7 @@ const DISCARD_TRANSLATIONS: u64 = 0x1002;
 /// valgrind notices changes of code by itself where memory is private. Code here is shared memory, written through another view.
 ///
 /// Source: `valgrind.h`, `VALGRIND_DISCARD_TRANSLATIONS`.
-pub(crate) fn discard_translations(range: &Range<usize>) {
+pub(crate) fn fetch_anew(range: &Range<usize>) {
     let request = [DISCARD_TRANSLATIONS, range.start as u64, range.len() as u64, 0, 0, 0];
     // SAFETY: the rotations are 128 bits in all, so `rdi` is as before, and the exchange changes nothing. valgrind reads six words at `rax`
     // and answers in `rdx`.

@@ -1,0 +1,41 @@
+//! This process, where it runs on a processor of this architecture: there it is compiled, as `arch::host`. `runtime` and `memory` take from
+//! it code that the language cannot express.
+//!
+//! Registers, stacks and conventions of calls stand here; why and when they are needed, beside the callers.
+
+mod caches;
+mod entry;
+mod loaded;
+mod program;
+mod signal;
+mod stack;
+mod start;
+mod threads;
+mod thunk;
+mod tls;
+mod vectors;
+
+pub(crate) use caches::fetch_anew;
+pub(crate) use entry::{
+    uruk_enter_function, uruk_enter_handler, uruk_enter_program, uruk_enter_program_and_exit,
+};
+pub(crate) use loaded::loaded_slot;
+pub(crate) use program::{START_FILES, jump_with_argument};
+pub(crate) use signal::{
+    GOES_ON, IS_CALLED_THROUGH_STACK, REGISTERS, RETURN_ADDRESS, STACK_POINTER, registers_of_signal,
+};
+pub(crate) use stack::call_on;
+pub(crate) use start::start_floating_point;
+pub(crate) use threads::define_thread_start;
+pub(crate) use thunk::uruk_ifunc_lazy_thunk;
+pub(crate) use tls::{VARIABLES_LIE_BELOW, define_tls_resolvers, thread_pointer};
+pub(crate) use vectors::{prepare, uruk_call_keeping_vectors};
+
+/// The length of a range of memory in which every instruction that names a page reaches everything.
+pub(crate) const REACH_BYTES: usize = 2 << 30;
+
+/// Whether processors fetch the instructions that were written where no code lay before. The caches of data and of instructions do not agree here.
+pub(crate) const FETCHES_NEW_CODE: bool = false;
+
+/// The file name of the dynamic linker.
+pub(crate) const DYNAMIC_LINKER: &std::ffi::CStr = c"ld-linux-aarch64.so.1";

@@ -1,0 +1,16 @@
+//! Slots of loaded objects.
+
+use object::elf;
+
+use crate::arch::SlotKind;
+
+/// The kind of the slot that a relocation of a linked file writes, if it is of a symbol.
+pub(crate) fn loaded_slot(number: u32) -> Option<SlotKind> {
+    match elf::RelocationType(number) {
+        elf::R_X86_64_GLOB_DAT => Some(SlotKind::Any),
+        elf::R_X86_64_JUMP_SLOT => Some(SlotKind::Function),
+        elf::R_X86_64_64 => Some(SlotKind::Pointer),
+        elf::R_X86_64_DTPMOD64 | elf::R_X86_64_TPOFF64 | elf::R_X86_64_TLSDESC => Some(SlotKind::ThreadLocal),
+        _ => None,
+    }
+}
