@@ -81,6 +81,11 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	  protocol::tests::model protocol::tests::priorities protocol::tests::slices::whatever protocol::tests::dependences::forest
 	URUK_DOUBLE_COMPILE=all $(CARGO) test --release -p uruk --test double_compile
 	URUK_STAGED=all $(CARGO) test --release -p uruk --test staged
+	$(CARGO) build --release -p uruk --features cli
+	for place in executor helpers; do \
+	  URUK_APART=$$place URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --release -p uruk-tests \
+	    --test programs_c --test programs_cxx --test programs_rust --test programs_libraries --test programs_thread_locals || exit 1; \
+	done
 	$(CHOSEN) URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
 	$(CHOSEN) LOOM_MAX_PREEMPTIONS=2 $(LOOM) test --release -p loom-tests --test models -- close::
 	URUK_SHUTTLE_SECONDS=$(SOAK_SHUTTLE_SECONDS) $(MAKE) shuttle

@@ -30,10 +30,16 @@ input and output are those of the host; on a port they are those of this process
 Without arguments this is what a host starts.
 ";
 
+// Room for variables that code reaches at a fixed distance from the thread pointer, as compilers make it for executables.
+#[cfg(target_arch = "x86_64")]
+uruk_pipeline::export_tls_reserve!();
+
 /// The exit code of a command that was not understood.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    #[cfg(target_arch = "x86_64")]
+    offer_tls_reserve(); // without it the host refuses such code
     let arguments: Vec<OsString> = env::args_os().skip(1).collect();
     let texts: Option<Vec<&str>> = arguments.iter().map(|argument| argument.to_str()).collect();
     let done = match texts.as_deref() {

@@ -27,9 +27,15 @@ pub(super) fn exit_with_the_last_thread() -> Result<(), ExitError> {
             while has_threads().unwrap_or(false) {
                 std::thread::park_timeout(LOOK_EVERY);
             }
-            std::process::exit(0);
+            exit();
         });
     })
+}
+
+/// As the C library does with the last thread.
+#[expect(clippy::disallowed_methods, reason = "the process is the program's, and that has ended")]
+fn exit() -> ! {
+    std::process::exit(0)
 }
 
 /// Whether a thread of the program runs. The first one is there to the end of the process, and does not run.

@@ -301,9 +301,8 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, size: usize, data: *mu
     1
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))] // as `export_tls_reserve!` is
 mod tests {
-    #![cfg(target_arch = "x86_64")] // as `export_tls_reserve!` is
     use super::*;
     use uruk_core::sync::{Latch, thread};
 
