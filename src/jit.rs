@@ -258,6 +258,13 @@ mod tests {
     }
 
     #[test]
+    fn an_engine_is_shown_in_a_few_lines() {
+        let jit = Jit::builder().threads(2).build().expect("an engine for this machine");
+        let shown = format!("{jit:?}");
+        assert!(shown.contains("WorkStealingTaskDispatcher") && shown.len() < 500, "{shown}");
+    }
+
+    #[test]
     fn a_lookup_that_would_wait_while_the_thread_holds_a_context_is_refused() {
         let jit = Jit::builder().threads(1).build().expect("an engine for this machine");
         jit.add_ir_text("answer.ll", "define i32 @answer() { ret i32 42 }").expect("the module is valid");

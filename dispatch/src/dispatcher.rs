@@ -1,8 +1,8 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
 use std::any::Any;
-use std::io;
 use std::time::Instant;
+use std::{fmt, io};
 
 use uruk_core::sync::{Arc, Latch};
 use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
@@ -43,9 +43,22 @@ use crate::threads::{Permits, Threads};
 /// ```
 ///
 /// ORC: `DynamicThreadPoolTaskDispatcher`, which starts a thread for each task.
-#[derive(Debug)]
 pub struct WorkStealingTaskDispatcher {
     pool: Arc<Pool>,
+}
+
+impl fmt::Debug for WorkStealingTaskDispatcher {
+    /// What its threads do at the moment: the pool's own state is two pages long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Metrics { workers, threads, blocked, running, queued, .. } = self.metrics();
+        f.debug_struct("WorkStealingTaskDispatcher")
+            .field("workers", &workers)
+            .field("threads", &threads)
+            .field("blocked", &blocked)
+            .field("running", &running)
+            .field("queued", &queued)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Configures a [`WorkStealingTaskDispatcher`].
