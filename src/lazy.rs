@@ -210,7 +210,6 @@ impl Scope {
         functions: impl IntoIterator<Item = N>,
         stubs: fn(&LazyCallThroughManager, &JitDylib, AliasMap) -> Box<dyn MaterializationUnit>,
     ) -> Result<(), JitError> {
-        self.engine.check_here("a lazy function")?;
         let names: Vec<_> = functions.into_iter().map(|name| self.interned(name.into())).collect();
         let flags = self.flags_of_bodies(bodies.dylib(), names.iter().map(|(_, body)| body))?;
         let flags_of = |body: &SymbolName| {

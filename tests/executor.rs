@@ -14,7 +14,7 @@ use uruk::pipeline::peer::{Channel, PeerProgram, ProcessEnd, receive_descriptors
 use uruk::pipeline::remote::{
     ExecutorAddress, ExecutorListener, RemoteError, RemoteProgram, Startup, serve_executor_watched,
 };
-use uruk::{Jit, JitBuilder, JitError, OnCall};
+use uruk::{Jit, JitBuilder, JitError};
 
 /// The messages of the protocol that an executor takes, or sends from where it is watched.
 const MESSAGES: [(u16, &str); 15] = [
@@ -60,7 +60,7 @@ fn executor() {
 
 /// An executor whose first answers are sound, but for one.
 fn tell_a_lie(lie: &str) {
-    const PROTOCOL: u8 = 3;
+    const PROTOCOL: u8 = 4;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("there is a stdin");
     let mut channel = Channel::new(stdin);
     receive_descriptors(channel.stream()).expect("they come");
@@ -522,7 +522,7 @@ fn a_program_that_is_no_executor_is_an_error() {
 #[test]
 fn what_another_process_cannot_have_is_refused() {
     let memory = std::sync::Arc::new(InProcessMemoryManager::new().expect("address space"));
-    let builders = [engine().compile_on_call(OnCall::Function), engine().memory(memory)];
+    let builders = [engine().memory(memory)];
     for builder in builders {
         let error = builder.build().expect_err("it is refused");
         assert!(matches!(error, JitError::NotThere { .. }), "{error:?}");
@@ -530,14 +530,12 @@ fn what_another_process_cannot_have_is_refused() {
     let jit = engine().build().expect("an engine");
     jit.add_ir_text("counter.ll", COUNTER).expect("the names are new");
     extern "C" fn here() {}
-    let bodies = jit.create_dylib("bodies").expect("the name is new");
     // SAFETY: no pointer comes of it.
     let pointer = unsafe { jit.get::<extern "C" fn() -> i64>("count") };
     let refused = [
         pointer.map(drop),
         jit.get_data::<i64>("counter").map(drop),
         jit.define("here", here as extern "C" fn()),
-        jit.add_lazy(&bodies, ["count"]),
         jit.load_image("/nonexistent/image.so", uruk::ImageOptions::new()).map(drop),
     ];
     for result in refused {

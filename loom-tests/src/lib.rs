@@ -39,7 +39,7 @@
 //! | `guard.rs` | code is replaced and freed while threads run it under guards |
 //! | `single_flight.rs` | threads that want one cache entry: one makes it, fails or gives up, and the others wait |
 //! | `helpers.rs` | requests are handed to helper processes that end, of a pool that lets idle ones go |
-//! | `remote.rs` | code is published to an executor, and requests to run it come |
+//! | `remote.rs` | code is published to an executor, and requests to run it come; code there makes first calls |
 //! | `write_behind.rs` | entries are pushed to a queue while it is flushed, and while its thread retires |
 //!
 //! Those from `section_groups.rs` on are the pipeline's. They include its files, which need nothing but core for that: no LLVM, and no linker, is built.

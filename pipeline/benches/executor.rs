@@ -1,4 +1,4 @@
-//! The price of another process that runs the code: a link there beside one here, a call there and back, the start, and the news of a crash.
+//! The price of another process that runs the code: a link there beside one here, a call there and back, a first call, the start, and the news of a crash.
 //!
 //! `cargo bench -p uruk-pipeline --bench executor`. The bench is its own executor, and needs a C compiler. Medians, and the 90th percentile. A call
 //! is measured on one processor too, where no thread has to wake on another one.
@@ -11,8 +11,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use uruk_core::{ExecutionSession, ExecutorAddr, JitDylib, LookupRequest, LookupSet, SymbolName};
+use uruk_core::{
+    AliasTarget, ExecutionSession, ExecutorAddr, JitDylib, LookupRequest, LookupSet, SymbolFlags, SymbolName,
+};
 use uruk_pipeline::executor::Executor;
+use uruk_pipeline::lazy::LazyCallThroughManager;
 use uruk_pipeline::linking::ObjectLinkingLayer;
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::{ObjectBuffer, ObjectLayer, define_object};
@@ -24,6 +27,7 @@ const EXECUTOR: &str = "executor";
 const OBJECTS: usize = 500;
 const ROUNDS: usize = 15;
 const CALLS: usize = 10_000;
+const FIRST_CALLS: usize = 300;
 const STARTS: usize = 25;
 
 /// A small function with a constant, a variable and frames. Each object has it under a number of its own.
@@ -50,6 +54,11 @@ fn main() -> BenchResult<()> {
     print(&format!("{OBJECTS} objects, through the socket"), links.sent);
     print_ratio("shared, of in process", links.ratios);
     print("a call there and back", calls(&objects)?);
+    print("a first call with its link, shared", first_calls(&objects, program()?)?);
+    print(
+        "a first call with its link, through the socket",
+        first_calls(&objects, program()?.sends_memory(true))?,
+    );
     let mut first = CpuSet::new();
     first.set(0);
     sched_setaffinity(None, &first)?; // threads and processes that are started later too
@@ -92,6 +101,32 @@ fn calls(objects: &Objects) -> BenchResult<Vec<Duration>> {
     (0..CALLS).map(call).collect()
 }
 
+/// Calls of stubs that link an object each.
+fn first_calls(objects: &Objects, program: RemoteProgram) -> BenchResult<Vec<Duration>> {
+    let there = Linker::there(RemoteExecutor::reach(&program)?)?;
+    let bodies = there.session.create_jit_dylib("bodies")?;
+    let layer: Arc<dyn ObjectLayer> = Arc::new(there.layer.clone());
+    for object in objects.numbered(FIRST_CALLS) {
+        define_object(&bodies, &layer, object)?;
+    }
+    let names: Vec<_> =
+        (0..FIRST_CALLS).map(|number| there.session.intern(&format!("small_{number:05}"))).collect();
+    let flags = SymbolFlags::EXPORTED | SymbolFlags::CALLABLE;
+    let target = |name: &SymbolName| (name.clone(), AliasTarget { source: name.clone(), flags });
+    let lazy = LazyCallThroughManager::new(there.layer.clone());
+    there.main.define(lazy.lazy_reexports(&bodies, names.iter().map(target).collect()))?;
+    let stubs =
+        there.session.lookup(LookupRequest::along(&there.main, LookupSet::required(names.clone())))?;
+    let executor = there.executor.as_ref().ok_or("it is there")?;
+    let call = |name| {
+        let stub = stubs.get(name).ok_or("it was required")?.address;
+        let start = Instant::now();
+        executor.call(stub, &[7])?;
+        Ok(start.elapsed())
+    };
+    names.iter().map(call).collect()
+}
+
 /// The times of linking all objects.
 #[derive(Default)]
 struct Links {
@@ -130,7 +165,7 @@ struct Linker {
     executor: Option<RemoteExecutor>,
     session: ExecutionSession,
     main: JitDylib,
-    layer: Arc<dyn ObjectLayer>,
+    layer: ObjectLinkingLayer,
 }
 
 impl Linker {
@@ -146,14 +181,15 @@ impl Linker {
     fn of(place: Arc<dyn Executor>, executor: Option<RemoteExecutor>) -> BenchResult<Self> {
         let session = ExecutionSession::new();
         let main = session.create_jit_dylib("main")?;
-        let layer = Arc::new(ObjectLinkingLayer::new(place, Arc::new(Platform::new())));
+        let layer = ObjectLinkingLayer::new(place, Arc::new(Platform::new()));
         Ok(Self { executor, session, main, layer })
     }
 
     /// Links the objects, and gives the address of the first of `names`.
     fn link(&self, objects: &[ObjectBuffer], names: &[String]) -> BenchResult<ExecutorAddr> {
+        let layer: Arc<dyn ObjectLayer> = Arc::new(self.layer.clone());
         for object in objects {
-            define_object(&self.main, &self.layer, object.clone())?;
+            define_object(&self.main, &layer, object.clone())?;
         }
         let names: Vec<SymbolName> = names.iter().map(|name| self.session.intern(name)).collect();
         let found =

@@ -68,6 +68,10 @@ pub enum Compiles {
     InHelpers,
     /// Modules; another process runs the code.
     Executor,
+    /// Functions, when they are called in another process.
+    ExecutorLazy,
+    /// The same, and again at their second call there.
+    ExecutorTiered,
     /// Modules, in three parts behind the inliner.
     Late,
     /// Modules, in three parts.
@@ -105,6 +109,8 @@ impl Compiles {
             Self::Whole | Self::Image | Self::Package => &[],
             Self::InHelpers => &["--compile-in-helpers=2"],
             Self::Executor => &["--executor"],
+            Self::ExecutorLazy => &["--executor", "--lazy"],
+            Self::ExecutorTiered => &["--executor", "--tiered", "--tier-threshold=2", "--tier-delay=0"],
             Self::Late => &["--partition=late", "--parts=3"],
             Self::Early => &["--partition=early", "--parts=3"],
             Self::Lazy => &["--lazy"],
@@ -228,6 +234,7 @@ impl Program {
         let is_skipped = |variant: &Variant| {
             let kinds: &[&str] = match variant.compiles {
                 Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => &[LAZY],
+                Compiles::ExecutorLazy | Compiles::ExecutorTiered => &[LAZY, EXECUTOR],
                 Compiles::Image => &[IMAGE],
                 Compiles::Package => &[IMAGE, PACKAGE],
                 Compiles::Executor => &[EXECUTOR],
@@ -277,7 +284,10 @@ impl Program {
         }
         let files = self.build(variant.form)?;
         let outcome = self.run_in_engine(variant, &files, &[])?;
-        let outcome = if variant.compiles == Compiles::Executor { without_report(outcome) } else { outcome };
+        let outcome = match variant.compiles {
+            Compiles::Executor | Compiles::ExecutorLazy | Compiles::ExecutorTiered => without_report(outcome),
+            _ => outcome,
+        };
         let wrong = self.difference(native, &outcome);
         Ok(wrong.map(|text| Wrong { text, hung: outcome.end == End::TimedOut }))
     }
@@ -307,9 +317,12 @@ impl Program {
             | Compiles::Early
             | Compiles::Image
             | Compiles::Package => "--cache-mode=require-hit",
-            Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => {
-                "--cache-mode=read-write"
-            }
+            Compiles::Lazy
+            | Compiles::LazyModule
+            | Compiles::Ahead
+            | Compiles::Tiered
+            | Compiles::ExecutorLazy
+            | Compiles::ExecutorTiered => "--cache-mode=read-write",
         };
         for mode in ["--cache-mode=read-write", second] {
             let outcome = self.run_in_engine(variant, &files, &[&cache, mode])?;

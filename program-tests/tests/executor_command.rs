@@ -17,46 +17,83 @@ fn run_with(options: &[&str], files: &[PathBuf]) -> Outcome {
     run(&mut command, &Input::default(), Duration::from_secs(120)).expect("it starts")
 }
 
+/// Programs that another process runs.
+const PROGRAMS: [&str; 31] = [
+    "c/arguments",
+    "c/atexit_order",
+    "c/broken_pipe",
+    "c/callbacks",
+    "c/common_symbols",
+    "c/constructors",
+    "c/environment",
+    "c/error_numbers",
+    "c/exit_from_thread",
+    "c/floating_point_state",
+    "c/fork_wait",
+    "c/ifuncs",
+    "c/immediate_exit",
+    "c/jumps",
+    "c/main_thread_ends",
+    "c/quick_exit",
+    "c/signal_handlers",
+    "c/standard_input",
+    "c/thread_locals",
+    "c/threads",
+    "c/unflushed",
+    "c/visibility",
+    "c/weak_override",
+    "cxx/comdat",
+    "cxx/containers",
+    "cxx/exceptions",
+    "cxx/function_statics",
+    "cxx/rtti",
+    "cxx/statics",
+    "cxx/streams",
+    "cxx/thread_local_objects",
+];
+
+/// Children of these programs call functions that the program has not called. They have no compiler.
+const FORKING: [&str; 1] = ["c/fork_wait"];
+
 #[test]
 fn programs_run_as_in_the_command_itself() {
-    let names = [
-        "c/arguments",
-        "c/atexit_order",
-        "c/broken_pipe",
-        "c/callbacks",
-        "c/common_symbols",
-        "c/constructors",
-        "c/environment",
-        "c/error_numbers",
-        "c/exit_from_thread",
-        "c/floating_point_state",
-        "c/fork_wait",
-        "c/ifuncs",
-        "c/immediate_exit",
-        "c/jumps",
-        "c/main_thread_ends",
-        "c/quick_exit",
-        "c/signal_handlers",
-        "c/standard_input",
-        "c/thread_locals",
-        "c/threads",
-        "c/unflushed",
-        "c/visibility",
-        "c/weak_override",
-        "cxx/comdat",
-        "cxx/containers",
-        "cxx/exceptions",
-        "cxx/function_statics",
-        "cxx/rtti",
-        "cxx/statics",
-        "cxx/streams",
-        "cxx/thread_local_objects",
-    ];
-    for name in names {
+    for name in PROGRAMS {
         let of = |form, level, jobs| Variant { form, level, jobs, compiles: Compiles::Executor };
         let variants = [of(Form::BitcodeO2, 2, 2), of(Form::Pic, 0, 1)];
         Program::load(name).expect("the program is there").check_variants(&variants);
     }
+}
+
+#[test]
+fn functions_are_compiled_when_they_are_called_there() {
+    for name in PROGRAMS.into_iter().filter(|name| !FORKING.contains(name)) {
+        let of = |level, jobs, compiles| Variant { form: Form::BitcodeO0, level, jobs, compiles };
+        let variants = [of(0, 2, Compiles::ExecutorLazy), of(2, 1, Compiles::ExecutorTiered)];
+        Program::load(name).expect("the program is there").check_variants(&variants);
+    }
+}
+
+/// The compiler is not theirs, and does not answer for the parent meanwhile.
+#[test]
+fn a_child_that_calls_a_function_first_ends_with_a_message() {
+    let program = r"
+        #include <sys/wait.h>
+        #include <unistd.h>
+        static volatile int one = 1;
+        __attribute__((noinline)) int three(void) { return 3 * one; }
+        __attribute__((noinline)) int four(void) { return 4 * one; }
+        int main(void) {
+            int status = 0, seen = three();
+            pid_t child = fork();
+            if (child == 0) _exit(three() + four());
+            waitpid(child, &status, 0);
+            return WIFSIGNALED(status) ? WTERMSIG(status) * seen + four() : 1;
+        }";
+    let program = bitcode("fork.c", program).expect("it compiles");
+    let outcome = run_with(&["--executor", "--lazy"], &[program]);
+    let stderr = String::from_utf8_lossy(&outcome.stderr);
+    assert_eq!(outcome.end, End::Exited(6 * 3 + 4), "{stderr}");
+    assert!(stderr.contains("by a child of the process that runs the code"), "{stderr}");
 }
 
 #[test]
@@ -150,10 +187,8 @@ fn perf_is_told_of_code_there() {
 #[test]
 fn what_does_not_go_with_an_executor_is_refused() {
     let program = bitcode("program.c", "int main(void) { return 0; }").expect("it compiles");
-    for option in ["--lazy", "--tiered", "--backtrace"] {
-        let outcome = run_with(&["--executor", option], std::slice::from_ref(&program));
-        assert_eq!(outcome.end, End::Exited(2), "{option}: {}", String::from_utf8_lossy(&outcome.stderr));
-    }
+    let outcome = run_with(&["--executor", "--backtrace"], std::slice::from_ref(&program));
+    assert_eq!(outcome.end, End::Exited(2), "{}", String::from_utf8_lossy(&outcome.stderr));
     let replaces = "
         #include <stddef.h>
         void *malloc(size_t size) { (void)size; return NULL; }

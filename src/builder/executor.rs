@@ -13,9 +13,11 @@ impl JitBuilder {
     ///
     /// Symbols outside of the program are those of that process: [`process_symbols`](Self::process_symbols) has no effect. Functions of linked code
     /// are called by [`Scope::call_there`]. No pointer to code or data is handed out here, and code there calls no function of this process.
-    /// [`build`](Self::build) refuses what is not possible with it: [`compile_on_call`](Self::compile_on_call), [`tiers`](Self::tiers),
-    /// [`memory`](Self::memory) of one's own. [`debugger`](Self::debugger) and [`perf`](Self::perf) are those of that process. Images are refused when they are loaded, and objects that were
+    /// [`build`](Self::build) refuses [`memory`](Self::memory) of one's own. [`debugger`](Self::debugger) and [`perf`](Self::perf) are those of that process. Images are refused when they are loaded, and objects that were
     /// built for an executable at a fixed place when they are linked.
+    ///
+    /// Functions that are compiled when they are called are compiled here, each on a thread of its own, while the thread there waits. A child that the
+    /// program forks there cannot have them.
     ///
     /// When the process has ended, every call and every link fails with the reason. A new engine goes on with another process.
     ///
@@ -53,7 +55,6 @@ impl JitBuilder {
             return Ok(());
         }
         let choices = [
-            (self.run.on_call.is_some(), "compiling functions when they are called"),
             (self.engine.memory.is_some(), "memory of the embedder's"),
             (self.engine.collected.is_some(), "making an image"),
         ];

@@ -276,7 +276,7 @@ impl JitBuilder {
 
     /// Has calls of [lazy](crate::Scope::add_lazy) functions that cannot be had go on at the address that `handler` gives; see
     /// [`LazyCallThroughManager::on_failure`](crate::pipeline::lazy::LazyCallThroughManager::on_failure). Otherwise such a call says what is wrong on stderr and ends the process.
-    /// [`Function::try_call`](crate::Function::try_call) asks first, and needs no handler.
+    /// [`Function::try_call`](crate::Function::try_call) asks first, and needs no handler. Where [another process](Self::executor) runs the code, the address is one of that.
     #[must_use]
     pub fn on_lazy_failure(
         mut self,

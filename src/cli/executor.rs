@@ -42,7 +42,7 @@ pub(crate) struct ExecutorArgs {
         value_name = "ADDR",
         num_args = 0..=1,
         require_equals = true,
-        conflicts_with_all = ["on_call", "backtrace", "image", "no_image"],
+        conflicts_with_all = ["backtrace", "image", "no_image"],
     )]
     pub(crate) executor: Option<Option<ExecutorAddress>>,
 }

@@ -17,17 +17,20 @@
 mod array_function;
 mod code;
 mod initializers;
+mod stubs;
 mod tls;
 mod unwind;
 
 use std::error::Error;
 
 use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
 
 pub use array_function::ArrayFunction;
 pub use code::{CodeExtent, CodeNumber, Home, WeakHome};
 pub(crate) use initializers::FRAGMENT_PRIORITY;
 pub use initializers::Initializers;
+pub use stubs::{StubLead, StubTarget, StubsThere};
 pub use tls::{HeldTls, NotStatic, TlsError, TlsImage, TlsPlacement, TlsReservation, TlsResolvers, TlsShape};
 pub(crate) use unwind::BEFORE_CODE_BYTES;
 pub use unwind::UnwindTable;
@@ -70,6 +73,11 @@ pub trait Executor: Send + Sync {
     /// Where a variable of a loaded library lies below 2 GiB, for code that holds its address in 32 bits. A variable that has not moved yet
     /// moves there if it `may_move`. `None` if it cannot.
     fn low_variable(&self, variable: ExecutorAddr, may_move: bool) -> Option<ExecutorAddr>;
+
+    /// The stubs of linked code, if they are led on by messages. `None` where the linker reads and writes their slots itself, which is the default.
+    fn stubs_there(&self) -> Option<Arc<dyn StubsThere>> {
+        None
+    }
 
     /// Gives the memory its protection and makes the code known to its place, as `actions` say. The code can run from then on.
     ///

@@ -17,9 +17,10 @@ use super::known::LazyUnit;
 use super::promotion::{Improving, Promotion};
 use super::{LazyCallError, LazyCallFailure, LazyCallThroughManager};
 use crate::debug;
+use crate::executor::StubsThere;
 use crate::linking::{HeldCode, StubTargets};
 use crate::runtime::background::between_forks;
-use crate::runtime::call_through::{self, Cells, Destination, NamedCells, SlotAddr};
+use crate::runtime::call_through::{self, CalledStub, Cells, Destination, NamedCells, StubThere};
 use crate::tiers::{CountedOut, Improve, PromotionEnd, PromotionOrder, Tier};
 
 /// A function's address, and the code that is kept there: `None` if it is not linked code.
@@ -72,7 +73,7 @@ impl LazyFunction {
     ) -> PromotionEnd {
         let Some((generation, body, slot)) = self.cell.bound() else { return PromotionEnd::Gone };
         // The slot is written, so the stub is held. If it has gone, something else may be there.
-        let stubs = slot.addr.counting_part().and_then(|counting| self.manager.layer.hold_stubs(counting));
+        let stubs = slot.stub.code().and_then(|code| self.manager.layer.hold_stubs(code));
         let Some((_held, found)) = stubs else { return PromotionEnd::Gone };
         let is_ours = found.downcast::<NamedCells>().is_ok_and(|found| Arc::ptr_eq(&**found, cells));
         if !is_ours || !improve.is_improvable(&body.name) {
@@ -80,14 +81,17 @@ impl LazyFunction {
         }
         let PromotionOrder::Attempt { number: attempt, after_failure, uses_pool } = order else {
             self.cell.count_again(generation, None);
+            slot.stub.settle();
             return PromotionEnd::Refused;
         };
         let better = catch_unwind(AssertUnwindSafe(|| self.find_better(&body, improve, attempt, uses_pool)));
         match better.unwrap_or(Err(LazyCallError::Panicked)) {
             Ok(Some((address, held))) => {
-                slot.addr.note(address);
+                slot.stub.note(address);
                 let keep = || self.targets.lead_on_to(self.number, address, held);
-                match self.cell.promote(generation, address, keep) {
+                let promoted = self.cell.promote(generation, address, keep);
+                slot.stub.settle();
+                match promoted {
                     Some(_kept) => {
                         improve.note_attempt(&body.name, Ok(()));
                         let (unit, number) = self.known();
@@ -106,6 +110,7 @@ impl LazyFunction {
                 tracing::debug!(function = %body.name, error = %WithCauses(&error), "not compiled better");
                 improve.note_attempt(&body.name, Err(&error));
                 self.cell.count_again(generation, after_failure);
+                slot.stub.settle();
                 PromotionEnd::Failed
             }
         }
@@ -168,24 +173,24 @@ impl LazyFunction {
     }
 }
 
-/// The slot of a stub, and the group that it is of.
+/// A stub with its slot, and the group that it is of.
 #[derive(Clone)]
 struct StubSlot {
-    addr: SlotAddr,
+    stub: CalledStub,
     group: Option<Arc<StubGroup>>,
 }
 
 impl JumpWord for StubSlot {
     fn load(&self) -> u64 {
-        self.addr.load()
+        self.stub.load()
     }
 
     fn store(&self, address: u64) {
-        self.addr.store(address);
+        self.stub.store(address);
     }
 
     fn store_counted(&self, address: u64, calls: u32) {
-        self.addr.store_counted(address, calls);
+        self.stub.store_counted(address, calls);
     }
 
     fn while_settled<T>(&self, look: impl FnOnce() -> T) -> T {
@@ -201,19 +206,36 @@ impl Destination for LazyFunction {
         self.manager.layer.references_of(function)
     }
 
-    fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr> {
-        self.bind(slot).map_err(|failure| (self.manager.on_failure)(&failure))
+    fn find(&self, stub: CalledStub) -> Result<ExecutorAddr, ExecutorAddr> {
+        let Some(_held) = self.hold_called(&stub) else { return Err(ExecutorAddr::NULL) };
+        self.bind(stub).map_err(|failure| (self.manager.on_failure)(&failure))
     }
 
-    fn counted_out(&self, slot: SlotAddr) {
+    fn counted_out(&self, stub: CalledStub) {
         let Some(promotion) = &self.promotion else { return };
-        if let CountedOut::Again(calls) = promotion.improving().improve.tiers().counted_out(promotion) {
-            slot.count(calls);
+        if let CountedOut::Again(calls) = promotion.improving().improve.tiers().counted_out(promotion)
+            && let Some(_held) = self.hold_called(&stub)
+        {
+            stub.count(calls);
+            stub.settle();
         }
     }
 }
 
 impl LazyFunction {
+    /// Holds the code of a stub that is of another process: it is told where that leads as long as the code is there. A caller here does that
+    /// itself. `None` if it is no stub of this function.
+    fn hold_called(&self, stub: &CalledStub) -> Option<Option<HeldCode>> {
+        let CalledStub::There(StubThere { stubs, stub, .. }) = stub else { return Some(None) };
+        let layer = &self.manager.layer;
+        let is_of_layer = |own: Arc<dyn StubsThere>| std::ptr::addr_eq(Arc::as_ptr(&own), Arc::as_ptr(stubs));
+        layer.executor.stubs_there().is_some_and(is_of_layer).then_some(())?;
+        let (held, cells) = layer.hold_stubs(*stub)?;
+        let cells = cells.downcast::<NamedCells>().ok()?;
+        let cell: &dyn Destination = &**cells.get(self.number as usize)?;
+        std::ptr::addr_eq(cell, self).then_some(Some(held))
+    }
+
     /// The tier that its body was compiled in.
     fn tier(&self) -> Tier {
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
@@ -225,7 +247,7 @@ impl LazyFunction {
     }
 
     /// Finds the body and has the slot lead there.
-    fn bind(&self, slot: SlotAddr) -> Result<ExecutorAddr, LazyCallFailure> {
+    fn bind(&self, stub: CalledStub) -> Result<ExecutorAddr, LazyCallFailure> {
         let find = |body: &BodyName| self.find_here(body);
         let keep = |address, held| self.targets.lead_on_to(self.number, address, held);
         let improving = self.promotion.as_ref().map(|promotion| promotion.improving());
@@ -236,7 +258,7 @@ impl LazyFunction {
             if let Some(improving) = improving {
                 improving.improve.tiers().may_start_thread(self.manager.layer.is_of_process());
             }
-            let slot = StubSlot { addr: slot, group: self.group.clone() };
+            let slot = StubSlot { stub, group: self.group.clone() };
             let bound = self.cell.bind(&slot, find, keep, calls)?;
             self.manager.speculator.note_code(&self.manager.layer, bound);
             self.manager.speculator.note_compiled(unit, &unit.functions[number], || self.tier());
@@ -258,9 +280,9 @@ impl LazyFunction {
 /// # Errors
 /// [`LazyCallFailure`], which goes to no [handler](LazyCallThroughManager::on_failure).
 pub fn callee(address: ExecutorAddr, held: &HeldCode) -> Result<ExecutorAddr, LazyCallFailure> {
-    let find = |cell: &dyn Destination, slot| {
+    let find = |cell: &dyn Destination, stub| {
         let cell: &dyn Any = cell;
-        cell.downcast_ref().map_or_else(|| Ok(address), |cell: &LazyFunction| cell.bind(slot))
+        cell.downcast_ref().map_or_else(|| Ok(address), |cell: &LazyFunction| cell.bind(stub))
     };
     let mut callee = address;
     while let Some(next) = call_through::lead(callee, held, find) {
@@ -327,6 +349,7 @@ impl From<FindError> for LazyCallError {
 #[cfg(test)]
 pub(crate) fn use_the_locks() {
     static GROUP: std::sync::LazyLock<Arc<StubGroup>> = std::sync::LazyLock::new(Arc::default);
-    let slot = StubSlot { addr: SlotAddr::nowhere(), group: Some(GROUP.clone()) };
+    let nowhere = CalledStub::Here(call_through::SlotAddr::nowhere());
+    let slot = StubSlot { stub: nowhere, group: Some(GROUP.clone()) };
     slot.while_settled(|| std::hint::black_box(()));
 }

@@ -188,7 +188,8 @@ impl LazyCallThroughManager {
     }
 
     /// On failure, a call continues at the address from `handler`: a function with the signature of the missing one, or one that does not
-    /// return. Without a handler the call reports the error on stderr and ends the process: it has nowhere to return to.
+    /// return. The null address ends the process of the code by `abort`. Without a handler the call reports the error on stderr and does that: it has nowhere to
+    /// return to.
     ///
     /// The handler runs on a stack of the engine's and must not unwind. The next call of the function tries again.
     ///
@@ -294,7 +295,7 @@ fn say_and_abort(failure: &LazyCallFailure) -> ExecutorAddr {
     use std::io::Write as _;
     // If that fails too, the message is lost.
     _ = writeln!(std::io::stderr(), "uruk: {failure}");
-    ExecutorAddr::from_ptr(libc::abort as *const ())
+    ExecutorAddr::NULL
 }
 
 impl fmt::Debug for LazyCallThroughManager {

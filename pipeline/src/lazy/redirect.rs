@@ -3,6 +3,7 @@
 use std::any::Any;
 
 use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::Ordering;
 use uruk_core::{
     AliasMap, AliasTarget, ExecutorAddr, JitDylib, JitDylibLookupFlags, LookupError, LookupRequest,
     LookupSet, SearchOrder, SymbolName,
@@ -11,9 +12,10 @@ use uruk_core::{
 use super::LazyCallThroughManager;
 use super::function::{BodyName, FindError, FoundBody, LazyFunction, find};
 use super::group::{GroupTable, Root};
+use crate::executor::StubLead;
 use crate::linking::HeldCode;
 use crate::runtime::background::between_forks;
-use crate::runtime::call_through::{Cells, NamedCells, RootAddr, note_body, stub_at};
+use crate::runtime::call_through::{Cells, NamedCells, RootAddr, StubThere, note_body, stub_at};
 
 /// Why a function could not be given another body.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -40,8 +42,10 @@ struct Stub {
     address: ExecutorAddr,
     cells: Cells,
     number: usize,
-    /// If it is of a group.
+    /// If it is of a group, and of this process.
     root: Option<RootAddr>,
+    /// If it is of another process.
+    there: Option<StubThere>,
     /// Keeps the stub, and its slot with it.
     _held: Option<HeldCode>,
 }
@@ -51,6 +55,13 @@ impl Stub {
         let cell: &dyn Any = &**self.cells.get(self.number)?;
         cell.downcast_ref()
     }
+}
+
+/// The number of a function among those of its unit, where the code of stubs cannot be read.
+fn number_of_name(cells: &Cells, function: &SymbolName) -> Option<usize> {
+    let first: &dyn Any = &**cells.first()?;
+    let (unit, _) = first.downcast_ref::<LazyFunction>()?.known();
+    unit.functions.iter().position(|known| known.names.contains(function))
 }
 
 /// A stub, and where it is led.
@@ -72,13 +83,17 @@ impl Redirection {
 fn redirect_unit(redirections: &mut [Redirection]) -> impl Sized + use<> {
     let first = redirections.first().map(|first| &first.stub);
     let group =
-        first.and_then(|first| Some((first.function()?.group()?.clone(), first.root?, first.cells.len())));
+        first.and_then(|first| Some((first.function()?.group()?.clone(), first.root, first.cells.len())));
+    let there = redirections.iter().filter_map(|it| Some((it.stub.number, it.stub.there.clone()?))).collect();
     between_forks(|| match group {
         Some((group, root, len)) if redirections.len() > 1 => {
             let lead = |table: &GroupTable| {
                 redirections.iter_mut().map(|it| it.make(Some(table))).collect::<Vec<_>>()
             };
-            group.switch(&GroupRoot { root, len }, lead)
+            match root {
+                Some(root) => group.switch(&GroupRoot { root, len }, lead),
+                None => group.switch(&RootThere { stubs: there, len }, lead),
+            }
         }
         Some((group, ..)) => {
             group.while_settled(|| redirections.iter_mut().map(|it| it.make(None)).collect())
@@ -100,6 +115,33 @@ impl Root for GroupRoot {
 
     fn publish(&self, table: &GroupTable) {
         self.root.publish(table);
+    }
+}
+
+/// The same where another process has the table: it is told which entries change.
+struct RootThere {
+    /// Those that are led elsewhere, by their numbers.
+    stubs: Vec<(usize, StubThere)>,
+    len: usize,
+}
+
+/// An entry that stays as it is. No code lies there.
+const UNCHANGED: u64 = u64::MAX;
+
+impl Root for RootThere {
+    fn read(&self) -> Vec<u64> {
+        vec![UNCHANGED; self.len]
+    }
+
+    fn publish(&self, table: &GroupTable) {
+        let entry = |number: usize| table[number].load(Ordering::Relaxed); // written by this thread
+        let changed = self.stubs.iter().filter(|(number, _)| entry(*number) != UNCHANGED);
+        let leads: Vec<_> = changed
+            .map(|(number, stub)| StubLead { stub: stub.stub, target: StubThere::target(entry(*number)) })
+            .collect();
+        if let Some((_, first)) = self.stubs.first().filter(|_| !leads.is_empty()) {
+            first.stubs.lead(&leads);
+        }
     }
 }
 
@@ -186,7 +228,7 @@ impl LazyCallThroughManager {
         let mut found: Vec<_> = functions.into_iter().map(found).collect::<Result<_, RedirectError>>()?;
         // Nothing fails from here on. Before the switch: who is called behind it may ask which function it is.
         for Redirection { stub, ready, .. } in &found {
-            if let Some((body, _)) = ready {
+            if let (Some((body, _)), None) = (ready, &stub.there) {
                 note_body(*body, stub.address);
             }
         }
@@ -196,6 +238,9 @@ impl LazyCallThroughManager {
         let of_units = found.chunk_by_mut(|one, next| Arc::ptr_eq(&one.stub.cells, &next.stub.cells));
         let before: Vec<_> = of_units.map(redirect_unit).collect();
         drop(one_at_a_time);
+        if let Some(there) = found.first().and_then(|first| first.stub.there.as_ref()) {
+            there.stubs.settle();
+        }
         drop((before, found)); // without a lock: code may go with it
         Ok(())
     }
@@ -205,8 +250,15 @@ impl LazyCallThroughManager {
         let (address, held) = self.find(dylib, function)?;
         let cells = self.layer.cells_at(address).and_then(|cells| cells.downcast::<NamedCells>().ok());
         let cells = Cells::clone(&**cells.ok_or_else(not_lazy)?);
-        let (number, root) = held.as_ref().and_then(|held| stub_at(address, held)).ok_or_else(not_lazy)?;
-        Ok(Stub { address, cells, number: number as usize, root, _held: held })
+        let there = self.layer.executor.stubs_there().map(|stubs| StubThere { stubs, stub: address });
+        let (number, root) = if there.is_some() {
+            (number_of_name(&cells, function).ok_or_else(not_lazy)?, None)
+        } else {
+            let stub = held.as_ref().and_then(|held| stub_at(address, held));
+            let (number, root) = stub.ok_or_else(not_lazy)?;
+            (number as usize, root)
+        };
+        Ok(Stub { address, cells, number, root, there, _held: held })
     }
 
     fn find(&self, dylib: &JitDylib, name: &SymbolName) -> Result<FoundBody, RedirectError> {

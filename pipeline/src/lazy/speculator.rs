@@ -348,6 +348,9 @@ impl Speculator {
     }
 
     fn compile_callees(&self, layer: &ObjectLinkingLayer, code: ExecutorAddr) {
+        if layer.executor.stubs_there().is_some() {
+            return; // The stubs of another process do not tell their numbers here.
+        }
         for callee in layer.references_of(code) {
             let Some((held, cells)) = layer.hold_stubs(callee) else { continue };
             let (Some((number, _)), Ok(cells)) = (stub_at(callee, &held), cells.downcast::<NamedCells>())

@@ -131,6 +131,14 @@ impl Channel {
         self.send_parts([&deferred, &[]], wait)
     }
 
+    /// Sends a whole frame if there is room for its first byte, and says whether there was. Allocates nothing.
+    pub(crate) fn send_at_once(&self, frame: &[u8]) -> bool {
+        match send(&self.stream, frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(sent) => self.send_parts([&frame[sent..], &[]], &mut wait_for_ever).is_ok(),
+            Err(_) => false,
+        }
+    }
+
     fn send_parts(&self, parts: [&[u8]; 2], wait: Wait<'_>) -> Result<(), ChannelError> {
         let mut unwatched_bytes = 0;
         for mut part in parts {

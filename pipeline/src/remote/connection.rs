@@ -18,8 +18,13 @@ use serde::Serialize;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Condvar, Mutex};
 
+use super::calls::CallQueue;
 use super::error::RemoteError;
-use super::messages::{BROKEN, END, ENDED, FAULT, FOUND, LOADED, RETIRE, RETIRED, RETURNED, RemoteFault};
+use super::first_calls::CallThere;
+use super::messages::{
+    BROKEN, COUNTED, END, ENDED, FAULT, FIRST_CALL, FOUND, LOADED, RETIRE, RETIRED, RETURNED, RemoteFault,
+    StubCall,
+};
 use super::supervised::ExecutorPeer;
 use crate::code_ranges::CodeRanges;
 use crate::debug::{NamedCode, SymbolAt, symbol_in};
@@ -44,6 +49,8 @@ pub(super) struct Connection {
     answered: Condvar,
     /// The names of the code there, for reports of its end.
     names: Mutex<CodeRanges<Arc<NamedCode>>>,
+    /// First calls there, and counts that have run out.
+    pub(super) calls: CallQueue<CallThere>,
     limit: Duration,
     owner: u32,
 }
@@ -90,6 +97,7 @@ impl Connection {
             requests: Mutex::default(),
             answered: Condvar::new(),
             names: Mutex::new(CodeRanges::new()),
+            calls: CallQueue::new(),
             limit,
             owner: std::process::id(),
         });
@@ -225,7 +233,11 @@ impl Connection {
     pub(super) fn run(&self, kind: u16, body: &impl Serialize) -> RemoteError {
         self.requests.lock().runs_program = true;
         match self.send(kind, 0, body, &[]) {
-            Ok(()) => self.wait_for_end(),
+            Ok(()) => {
+                let end = self.wait_for_end();
+                self.calls.wait_for_rest(); // No thread compiles for the program any more.
+                end
+            }
             Err(end) => end,
         }
     }
@@ -309,7 +321,7 @@ impl Connection {
     }
 
     /// Takes messages until there is an end.
-    fn read(&self, mut channel: Channel, ended: Option<&OwnedFd>) {
+    fn read(self: &Arc<Self>, mut channel: Channel, ended: Option<&OwnedFd>) {
         let mut wait = |stream: BorrowedFd<'_>, until| wait_for_either(stream, until, ended);
         let end = loop {
             match channel.receive_while(&mut wait) {
@@ -338,8 +350,20 @@ impl Connection {
         }
     }
 
-    fn take(&self, frame: PeerFrame) -> Result<(), String> {
+    fn take(self: &Arc<Self>, frame: PeerFrame) -> Result<(), String> {
+        let no_thread = |error: std::io::Error| format!("no thread sees to its first calls: {error}");
         match frame.kind {
+            FIRST_CALL => {
+                let call: StubCall =
+                    postcard::from_bytes(frame.body()).map_err(|error| format!("half a call: {error}"))?;
+                let StubCall { wants_references, .. } = call;
+                let call = CallThere::First { number: frame.id, call: call.call(), wants_references };
+                return self.take_call(call).map_err(no_thread);
+            }
+            COUNTED => {
+                let call = StubCall::of_bytes(frame.body()).ok_or("half a call")?;
+                return self.take_call(CallThere::Counted(call)).map_err(no_thread);
+            }
             FOUND | LOADED | RETURNED => {
                 let mut requests = self.requests.lock();
                 let request = requests.open.get_mut(&frame.id);
@@ -373,8 +397,14 @@ impl Connection {
         requests.end.get_or_insert(RemoteError::Gone { end, at: at.map(Arc::new) });
         let retiring = std::mem::take(&mut requests.retiring);
         drop(requests);
+        self.calls.close();
         drop(retiring);
         self.answered.notify_all();
+    }
+
+    /// How long a request may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
     }
 }
 

@@ -6,9 +6,10 @@ use uruk_core::ExecutorAddr;
 
 use super::names::PublishedNames;
 use crate::debug::PerfFormat;
-use crate::executor::{ArrayFunction, TlsImage, TlsPlacement};
+use crate::executor::{ArrayFunction, StubLead, StubTarget, TlsImage, TlsPlacement};
 use crate::memory::{SegmentKind, SegmentThere};
 use crate::peer::ProcessEnd;
+use crate::runtime::call_through::{CallElsewhere, FoundElsewhere};
 
 /// The first message of the host.
 pub(super) const HELLO: u16 = 1;
@@ -46,8 +47,17 @@ pub(super) const END: u16 = 16;
 /// A connected executor has ended. Sent by the process that has started it.
 pub(super) const ENDED: u16 = 17;
 
+/// A stub was called that does not lead to a body: a [`StubCall`].
+pub(super) const FIRST_CALL: u16 = 18;
+/// Where the call of that id goes on: a [`FirstCalled`].
+pub(super) const FIRST_CALLED: u16 = 19;
+/// A list of [`LedStub`]s, which lead on together. There is no answer.
+pub(super) const LEAD: u16 = 20;
+/// The calls of a stub were counted. Its body is that of a [`StubCall`] in a fixed form. There is no answer.
+pub(super) const COUNTED: u16 = 21;
+
 /// Raised when messages change: an executor of another number is refused.
-pub(super) const PROTOCOL: u32 = 3;
+pub(super) const PROTOCOL: u32 = 4;
 
 /// A greeting, and the answer to it, have no larger body.
 pub(super) const GREETING_BYTES_MAX: u32 = 4 << 10;
@@ -274,6 +284,110 @@ pub(super) struct ProgramRun {
 pub(super) struct FunctionCall {
     pub(super) function: u64,
     pub(super) arguments: [u64; 6],
+}
+
+/// The body of a [`FIRST_CALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StubCall {
+    /// The id of the cells of the stub's unit.
+    cells: u64,
+    number: u32,
+    stub: u64,
+    /// Whether the answer names the functions that the body refers to.
+    pub(super) wants_references: bool,
+}
+
+impl StubCall {
+    /// The size of its fixed form.
+    pub(super) const BYTES: usize = 20;
+
+    pub(super) fn new(call: CallElsewhere, wants_references: bool) -> Self {
+        let CallElsewhere { cells, number, stub } = call;
+        Self { cells, number, stub: stub.value(), wants_references }
+    }
+
+    pub(super) fn call(self) -> CallElsewhere {
+        CallElsewhere { cells: self.cells, number: self.number, stub: ExecutorAddr::new(self.stub) }
+    }
+
+    /// Two numbers of 64 bits and one of 32, in little-endian order: it is written where nothing may be allocated.
+    pub(super) fn bytes(call: CallElsewhere) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&call.cells.to_le_bytes());
+        bytes[8..16].copy_from_slice(&call.stub.value().to_le_bytes());
+        bytes[16..].copy_from_slice(&call.number.to_le_bytes());
+        bytes
+    }
+
+    /// `None` for bytes of another size.
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<CallElsewhere> {
+        let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+        let number = u32::from_le_bytes(std::array::from_fn(|byte| bytes[16 + byte]));
+        Some(CallElsewhere { cells: word(0), number, stub: ExecutorAddr::new(word(8)) })
+    }
+}
+
+/// The body of a [`FIRST_CALLED`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FirstCalled {
+    /// Zero if there is nothing to go on at.
+    address: u64,
+    references: Vec<u64>,
+}
+
+impl From<FoundElsewhere> for FirstCalled {
+    fn from(FoundElsewhere { address, references }: FoundElsewhere) -> Self {
+        let references = references.into_iter().map(ExecutorAddr::value).collect();
+        Self { address: address.value(), references }
+    }
+}
+
+impl From<FirstCalled> for FoundElsewhere {
+    fn from(FirstCalled { address, references }: FirstCalled) -> Self {
+        let references = references.into_iter().map(ExecutorAddr::new).collect();
+        Self { address: ExecutorAddr::new(address), references }
+    }
+}
+
+/// A part of the body of a [`LEAD`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LedStub {
+    stub: u64,
+    target: LedTo,
+}
+
+/// Where a stub leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum LedTo {
+    Body(u64),
+    CountedBody(u64, u32),
+    NextCall,
+    CountAgain(u32),
+}
+
+impl From<&StubLead> for LedStub {
+    fn from(StubLead { stub, target }: &StubLead) -> Self {
+        let target = match *target {
+            StubTarget::Body(body) => LedTo::Body(body.value()),
+            StubTarget::CountedBody(body, calls) => LedTo::CountedBody(body.value(), calls),
+            StubTarget::NextCall => LedTo::NextCall,
+            StubTarget::CountAgain(calls) => LedTo::CountAgain(calls),
+        };
+        Self { stub: stub.value(), target }
+    }
+}
+
+impl From<LedStub> for StubLead {
+    fn from(LedStub { stub, target }: LedStub) -> Self {
+        let target = match target {
+            LedTo::Body(body) => StubTarget::Body(ExecutorAddr::new(body)),
+            LedTo::CountedBody(body, calls) => StubTarget::CountedBody(ExecutorAddr::new(body), calls),
+            LedTo::NextCall => StubTarget::NextCall,
+            LedTo::CountAgain(calls) => StubTarget::CountAgain(calls),
+        };
+        Self { stub: ExecutorAddr::new(stub), target }
+    }
 }
 
 /// The body of a [`FAULT`]. It is written by a handler of signals, so its form is fixed: three numbers in little-endian order.

@@ -11,6 +11,8 @@
 //!      Find names ─────────────────────────────────▶
 //!      ◀──────────────────────────────────── Found
 //!      Start, Call, Run ───────────────────────────▶   its first thread runs code, one request after another
+//!      ◀──────────────────────────────── FirstCall     a thread there has called a stub that has no body yet
+//!    compiles, links: Publish, Lead, FirstCalled ───▶   the stub leads to the body, and the thread goes on
 //!      ◀───────────────────────────────── Returned
 //!      Retire ─────────────────────────────────────▶   runs what the code has registered for its end; forgets it
 //!      ◀────────────────────────────────── Retired     memory may be used again
@@ -27,18 +29,24 @@
 //!
 //! - Code is published before any of it is called: both are messages of one channel, which the executor takes in order (`serve.rs`). The model is
 //!   `loom-tests/tests/remote.rs`.
+//! - A first call is answered by a thread of its own (`calls.rs`), and goes on when the code that it asked for is published, and its stub leads
+//!   there (`answers.rs`). Stubs lead on in the order of the locks of the host's functions: one thread there writes them.
 //! - Memory is used again only when the executor has said that it has forgotten the code (`connection.rs`).
 //! - Each request is answered once, or the executor has ended, and the error says how.
 //! - An executor that sends what makes no sense is ended.
 //! - An executor does not outlive its host, nor its connection.
 //!
-//! Missing: code below 2 GiB, functions that are compiled when they are called, images.
+//! Missing: code below 2 GiB, images, first calls in a child that the program forks.
 
 mod address;
+mod answers;
+mod asking;
+mod calls;
 mod connection;
 mod error;
 mod faults;
 mod finds;
+mod first_calls;
 mod jobs;
 mod last_thread;
 mod listen;
@@ -47,6 +55,7 @@ mod names;
 mod place;
 mod published;
 mod reach;
+mod replies;
 mod running;
 mod serve;
 mod settings;

@@ -26,7 +26,7 @@ use super::variables::RemoteVariables;
 use crate::debug::{NamedCode, SymbolAt};
 use crate::executor::{
     Actions, ArrayFunction, CodeNumber, Executor, Home, NotStatic, PublishError, Published, RuntimeEntries,
-    TlsError, TlsPlacement, TlsReservation, TlsShape,
+    StubsThere, TlsError, TlsPlacement, TlsReservation, TlsShape,
 };
 use crate::memory::{InFlightAlloc, MemoryManager};
 use crate::peer::PeerFrame;
@@ -242,6 +242,10 @@ impl Executor for RemoteExecutor {
 
     fn low_variable(&self, _: ExecutorAddr, _: bool) -> Option<ExecutorAddr> {
         None
+    }
+
+    fn stubs_there(&self) -> Option<Arc<dyn StubsThere>> {
+        Some(self.shared.connection.clone())
     }
 
     fn publish(

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   "uruk link": takes messages in their order         the first thread
-//!      Publish, Retire, Find, Load: done at once
+//!      Publish, Retire, Find, Load, Lead: done at once
+//!      FirstCalled ──▶ AnswerTable: the thread that waits for it goes on
 //!      Start, Call, Run, End ──▶ JobQueue ──────────▶   runs code, and answers
 //! ```
 //!
@@ -19,28 +20,31 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustix::process::{Signal, getpid, kill_process, setsid};
-use serde::Serialize;
+use rustix::process::setsid;
 use serde::de::DeserializeOwned;
-use uruk_core::sync::{Arc, Mutex};
+use uruk_core::sync::Arc;
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
+use super::answers::AnswerTable;
+use super::asking::HostStubs;
 use super::faults::tell_host;
 use super::jobs::JobQueue;
 use super::messages::{
-    BROKEN, CALL, END, FIND, FOUND, Finding, FunctionCall, GREETING_BYTES_MAX, GreetedMemory,
-    GreetedWatchers, HELLO, HostGreeting, LOAD, LOADED, PROTOCOL, PUBLISH, ProgramRun, READY, RETIRE,
-    RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
+    CALL, END, FIND, FIRST_CALLED, FOUND, Finding, FirstCalled, FunctionCall, GREETING_BYTES_MAX,
+    GreetedMemory, GreetedWatchers, HELLO, HostGreeting, LEAD, LOAD, LOADED, LedStub, PROTOCOL, PUBLISH,
+    ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
 };
 use super::published::PublishedTable;
+use super::replies::Replies;
 use super::running;
 use crate::arch::Architecture;
 use crate::debug;
-use crate::executor::RuntimeEntries;
+use crate::executor::{RuntimeEntries, StubLead};
 use crate::memory::{MemoryHere, SentRange, SharedRange};
 use crate::peer::{
     Channel, ChannelError, Deadline, FrameLimits, PeerFrame, end_with_parent, receive_descriptors, set_aside,
 };
+use crate::runtime::call_through::{FoundElsewhere, ask_elsewhere, lead_stubs};
 use crate::runtime::in_process::entries_here;
 use crate::runtime::process::{ProcessSymbols, jit_overrides};
 use crate::runtime::tls::{self, SignalsBlocked};
@@ -104,7 +108,13 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     take_stdio(descriptors)?;
     watch_code(greeting.watchers)?;
     let sending = set_aside(receiving.stream().try_clone_to_owned()?);
-    let sending = Arc::new(Replies { channel: Mutex::new(Channel::new(sending)), watch: Box::new(watch) });
+    let sending = Arc::new(Replies::new(Channel::new(sending), watch));
+    let answers = Arc::new(AnswerTable::new());
+    ask_elsewhere(Box::new(HostStubs {
+        replies: sending.clone(),
+        answers: answers.clone(),
+        owner: std::process::id(),
+    }));
     let addresses = memory.addresses();
     let ready = ReadyPlace {
         protocol: PROTOCOL,
@@ -121,8 +131,14 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     let told_gone = Arc::new(move |number| retired.send(RETIRED, number, &()));
     let table = Arc::new(PublishedTable::new(memory, told_gone));
     let overrides = jit_overrides().into_iter().collect();
-    let messages =
-        Messages { sending: sending.clone(), jobs: jobs.clone(), table: table.clone(), symbols, overrides };
+    let messages = Messages {
+        sending: sending.clone(),
+        jobs: jobs.clone(),
+        answers,
+        table: table.clone(),
+        symbols,
+        overrides,
+    };
     sending.send(READY, 0, &ready);
     let blocked = SignalsBlocked::now(); // The new thread has them blocked from its first moment.
     let take = move || messages.take_all(receiving);
@@ -216,34 +232,11 @@ fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, table: &PublishedTabl
     }
 }
 
-/// The channel to the host.
-struct Replies {
-    channel: Mutex<Channel>,
-    watch: Box<dyn Fn(u16) + Send + Sync>,
-}
-
-impl Replies {
-    /// Sends a message. A host that is gone has this process ended by the thread that watches it.
-    fn send(&self, kind: u16, id: u32, body: &impl Serialize) {
-        let body = postcard::to_stdvec(body).expect("a vector takes everything");
-        (self.watch)(kind);
-        let _ = self.channel.lock().send(kind, id, &body, &[]);
-    }
-
-    /// Says why this process cannot go on, and ends it.
-    fn break_off(&self, why: &str) -> ! {
-        self.send(BROKEN, 0, &why);
-        loop {
-            // Not by `exit`, which would run destructors beside the program.
-            let _ = kill_process(getpid(), Signal::KILL);
-        }
-    }
-}
-
 /// Takes the host's messages.
 struct Messages {
     sending: Arc<Replies>,
     jobs: Arc<JobQueue<RemoteJob>>,
+    answers: Arc<AnswerTable<FoundElsewhere>>,
     table: Arc<PublishedTable>,
     symbols: ProcessSymbols,
     overrides: HashMap<&'static str, ExecutorSymbolDef>,
@@ -257,7 +250,7 @@ impl Messages {
                 Err(ChannelError::Closed) => return,
                 Err(error) => self.sending.break_off(&error.to_string()),
             };
-            (self.sending.watch)(frame.kind);
+            self.sending.watch(frame.kind);
             if let Err(why) = self.take(&frame) {
                 self.sending.break_off(&why);
             }
@@ -280,6 +273,17 @@ impl Messages {
                 let path: Vec<u8> = body(frame)?;
                 let loaded = self.symbols.load_library(Path::new(OsStr::from_bytes(&path)));
                 self.sending.send(LOADED, id, &loaded.err().map(|error| error.to_string()));
+            }
+            LEAD => {
+                let leads: Vec<LedStub> = body(frame)?;
+                let leads: Vec<_> = leads.into_iter().map(StubLead::from).collect();
+                lead_stubs(&leads).map_err(|address| format!("there is no stub at {address}"))?;
+            }
+            FIRST_CALLED => {
+                let answer: FirstCalled = body(frame)?;
+                if !self.answers.answer(id, answer.into()) {
+                    return Err(format!("no call waits for answer {id}"));
+                }
             }
             START => self.jobs.add(RemoteJob::Start(id, body(frame)?)),
             CALL => self.jobs.add(RemoteJob::Call(id, body(frame)?)),

@@ -10,23 +10,37 @@
 //! lookup differs: it may compile and link, and runs on a stack of its own, because a coroutine may have a few kilobytes.
 //!
 //! Nothing unwinds out of a first call. If the lookup fails, the destination gives an address to go on at.
+//!
+//! Where the code runs in another process than the linker, its first calls ask that one ([`elsewhere`]).
 
+mod blocked;
+#[cfg_attr(not(feature = "helpers"), expect(dead_code, reason = "no other process runs code"))]
+mod called;
 mod cells;
+#[cfg_attr(not(feature = "helpers"), expect(dead_code, reason = "as above"))]
+mod elsewhere;
 mod id_table;
+mod once_call;
 mod slot;
 mod table;
 
 use std::any::Any;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr::{self, NonNull};
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
-use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use uruk_core::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use self::blocked::BlockedSignals;
+pub(crate) use self::called::{CalledStub, StubThere};
 pub(crate) use self::cells::{Cells, NamedCells};
+#[cfg(feature = "helpers")]
+pub(crate) use self::elsewhere::{
+    CallElsewhere, FoundElsewhere, StubsElsewhere, ask_elsewhere, counted_out_for, find_for, lead_stubs,
+};
 use self::id_table::TableId;
+use self::once_call::OnceCall;
 pub(crate) use self::slot::{CountWords, RootAddr, SlotAddr};
 use self::slot::{Counting, SlotPlace};
 pub(crate) use self::table::StubTable;
@@ -38,11 +52,11 @@ use crate::memory::StackMapping;
 
 /// Where a stub leads on to.
 pub(crate) trait Destination: Any + Send + Sync {
-    /// The address of the function, to which `slot` leads from now on; or an address to go on at this time alone.
-    fn find(&self, slot: SlotAddr) -> Result<ExecutorAddr, ExecutorAddr>;
+    /// The address of the function, to which `stub` leads from now on; or an address to go on at this time alone, null if there is none.
+    fn find(&self, stub: CalledStub) -> Result<ExecutorAddr, ExecutorAddr>;
 
-    /// As many calls were made through `slot` as were to be counted. Perhaps in a handler of a signal: must not wait.
-    fn counted_out(&self, slot: SlotAddr);
+    /// As many calls were made through `stub` as were to be counted. Perhaps in a handler of a signal: must not wait.
+    fn counted_out(&self, stub: CalledStub);
 
     /// The functions that the code at `function` refers to. `function` was found.
     fn refers_to(&self, function: ExecutorAddr) -> Vec<ExecutorAddr>;
@@ -77,10 +91,18 @@ impl CallThroughDescriptor {
     pub(crate) const UNBOUND: u64 = std::mem::offset_of!(Self, unbound) as u64;
     pub(crate) const IGNORED: u64 = std::mem::offset_of!(Self, ignored) as u64;
 
-    fn slot(&self) -> SlotAddr {
+    fn table(&self) -> &StubTable {
         // SAFETY: it stands beside the stub that this is of, which is there.
-        let table = unsafe { &*self.table };
-        let place = match (table.root(), table.number(self.stub)) {
+        unsafe { &*self.table }
+    }
+
+    /// The stub's number.
+    fn number(&self) -> Option<u32> {
+        self.table().number(self.stub)
+    }
+
+    fn slot(&self) -> SlotAddr {
+        let place = match (self.table().root(), self.number()) {
             (Some(root), Some(number)) => SlotPlace::InTable(RootAddr(root as *mut u64), number),
             _ => SlotPlace::Own(self.slot),
         };
@@ -89,8 +111,7 @@ impl CallThroughDescriptor {
 
     /// Calls `look` with the cell of the stub. Does nothing if the stub's unit has gone.
     fn with_cell<T>(&self, look: impl FnOnce(&dyn Destination) -> T) -> Option<T> {
-        // SAFETY: it stands beside the stub that this is of, which is there.
-        let number = unsafe { &*self.table }.number(self.stub)?;
+        let number = self.number()?;
         let cells = cells::find(self.cells)?;
         Some(look(&**cells.get(number as usize)?))
     }
@@ -151,13 +172,20 @@ extern "C" fn first_call(descriptor: &CallThroughDescriptor) -> u64 {
     call_first(descriptor, descriptor.slot())
 }
 
+/// How many calls are counted again where the process that links cannot be told at once.
+const COUNTED_AGAIN: u32 = 1_000;
+
 /// The same of a stub whose calls may be counted: the first call, or the last that was to be counted.
 extern "C" fn counted_call(descriptor: &CountingDescriptor) -> u64 {
     let slot = descriptor.slot();
     let Some(body) = slot.counted_body() else { return call_first(&descriptor.first, slot) };
     // SAFETY: the C library's place of this thread.
     let errno = unsafe { *libc::__errno_location() };
-    descriptor.first.with_cell(|cell| cell.counted_out(slot));
+    match elsewhere::asked(&descriptor.first) {
+        Some((other, call)) if other.counted_out(call) => {}
+        Some(_) => slot.count(COUNTED_AGAIN),
+        None => _ = descriptor.first.with_cell(|cell| cell.counted_out(CalledStub::Here(slot))),
+    }
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     body
@@ -168,63 +196,38 @@ fn call_first(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> u64 {
     let errno = unsafe { *libc::__errno_location() };
     let blocked = BlockedSignals::begin();
     let once = OnceCall::save();
-    let found = descriptor.with_cell(|cell| bind(slot, || cell.find(slot)));
+    let found = find(descriptor, slot);
     once.restore();
     drop(blocked);
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = errno };
     match found {
-        Some(Ok(address) | Err(address)) => address.value(),
-        // The caller has a pointer into code that was removed: there is nothing to go on at.
-        None => ExecutorAddr::from_ptr(libc::abort as *const ()).value(),
+        ExecutorAddr::NULL => ExecutorAddr::from_ptr(libc::abort as *const ()).value(),
+        address => address.value(),
     }
 }
 
-/// The thread-local variables that `std::call_once` of libstdc++ sets and reads back. LLVM uses `call_once` too, so a first call between
-/// the two would leave them changed.
-struct OnceCall([(*mut usize, usize); 2]);
-
-impl OnceCall {
-    fn save() -> Self {
-        let library = Self::library();
-        Self([c"_ZSt15__once_callable", c"_ZSt11__once_call"].map(|name| {
-            let variable = match library {
-                None => ptr::null_mut(),
-                // SAFETY: a handle that is never given back, and a name that ends in a zero.
-                Some(library) => unsafe { libc::dlsym(library.as_ptr(), name.as_ptr()) }.cast::<usize>(),
-            };
-            // SAFETY: this thread's variable of that name, a pointer.
-            let value = if variable.is_null() { 0 } else { unsafe { *variable } };
-            (variable, value)
-        }))
+/// Where a call goes on. Null if there is nothing to go on at: it failed, or the caller has a pointer into code that was removed.
+fn find(descriptor: &CallThroughDescriptor, slot: SlotAddr) -> ExecutorAddr {
+    if let Some((other, call)) = elsewhere::asked(descriptor) {
+        return on_another_stack(|| other.find(call, false)).address;
     }
-
-    /// The library, if it is loaded. It may have come with LLVM, in a place where a search by symbol does not find it.
-    fn library() -> Option<NonNull<c_void>> {
-        static LIBRARY: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-        // Relaxed: every writer stores the same value.
-        NonNull::new(LIBRARY.load(Ordering::Relaxed)).or_else(|| {
-            // SAFETY: a name that ends in a zero. A loaded library is not loaded again; it stays from now on.
-            let library =
-                unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-            LIBRARY.store(library, Ordering::Relaxed); // as above
-            NonNull::new(library)
-        })
+    match descriptor.with_cell(|cell| bind(slot, || cell.find(CalledStub::Here(slot)))) {
+        Some(Ok(address) | Err(address)) => address,
+        None => ExecutorAddr::NULL,
     }
+}
 
-    fn restore(self) {
-        for (variable, value) in self.0.into_iter().filter(|(variable, _)| !variable.is_null()) {
-            // SAFETY: as in `save`; the thread is the same.
-            unsafe { *variable = value };
-        }
-    }
+/// Runs `work` as [`on_spare_stack`] does.
+fn on_another_stack<T>(work: impl FnOnce() -> T) -> T {
+    let (mut work, mut result) = (Some(work), None);
+    on_spare_stack(&mut || result = work.take().map(|work| work()));
+    result.expect("what runs elsewhere has come back")
 }
 
 /// Finds where the stub leads, and has later calls go there.
 fn bind<E>(slot: SlotAddr, find: impl FnOnce() -> Result<ExecutorAddr, E>) -> Result<ExecutorAddr, E> {
-    let (mut find, mut found) = (Some(find), None);
-    on_spare_stack(&mut || found = find.take().map(|find| find()));
-    let found = found.expect("what runs elsewhere has come back");
+    let found = on_another_stack(find);
     if let Ok(address) = &found {
         slot.note(*address);
     }
@@ -236,7 +239,7 @@ fn bind<E>(slot: SlotAddr, find: impl FnOnce() -> Result<ExecutorAddr, E>) -> Re
 pub(crate) fn lead<E>(
     stub: ExecutorAddr,
     kept: &impl KeepsCode,
-    find: impl FnOnce(&dyn Destination, SlotAddr) -> Result<ExecutorAddr, E>,
+    find: impl FnOnce(&dyn Destination, CalledStub) -> Result<ExecutorAddr, E>,
 ) -> Option<Result<ExecutorAddr, E>> {
     kept.contains(stub).then_some(())?;
     // SAFETY: linked code is there, and stays (`KeepsCode`).
@@ -246,7 +249,7 @@ pub(crate) fn lead<E>(
         return Some(Ok(ExecutorAddr::new(target)));
     }
     let _blocked = BlockedSignals::begin();
-    descriptor.with_cell(|cell| bind(slot, || find(cell, slot)))
+    descriptor.with_cell(|cell| bind(slot, || find(cell, CalledStub::Here(slot))))
 }
 
 /// How many functions [`prepare`] has compiled at most.
@@ -264,10 +267,13 @@ pub(crate) fn prepare(function: ExecutorAddr) {
         let blocked = BlockedSignals::begin();
         // SAFETY: linked code that was found there stays, or the caller hands out a pointer to code that is being removed.
         let Some((descriptor, slot)) = (unsafe { unbound(function) }) else { continue };
-        let calls = descriptor.with_cell(|cell| {
-            let found = bind(slot, || cell.find(slot));
-            found.map_or_else(|_| Vec::new(), |address| cell.refers_to(address))
-        });
+        let calls = match elsewhere::asked(descriptor) {
+            Some((other, call)) => Some(on_another_stack(|| other.find(call, true)).references),
+            None => descriptor.with_cell(|cell| {
+                let found = bind(slot, || cell.find(CalledStub::Here(slot)));
+                found.map_or_else(|_| Vec::new(), |address| cell.refers_to(address))
+            }),
+        };
         let calls = calls.unwrap_or_default().into_iter();
         let calls: Vec<_> = calls.filter(|called| !seen.contains(called)).collect();
         seen.extend(calls);
@@ -339,49 +345,6 @@ pub(crate) fn has_handlers() -> bool {
 
 static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
 
-/// `PTHREAD_CANCEL_DISABLE` of the GNU C library.
-const CANCEL_DISABLE: c_int = 1;
-
-unsafe extern "C" {
-    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-}
-
-/// Signals that come later, and being cancelled, until this is dropped: a handler that makes a first call itself would find the engine's locks taken beneath it.
-pub(crate) struct BlockedSignals {
-    signals: libc::sigset_t,
-    cancellation: c_int,
-}
-
-impl BlockedSignals {
-    pub(crate) fn begin() -> Self {
-        // SAFETY: both sets are written before they are read; blocking signals on this thread has no other obligation.
-        unsafe {
-            let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&raw mut all);
-            // Faults of the thread itself are not blocked: the process would end without a word.
-            for fault in
-                [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT]
-            {
-                libc::sigdelset(&raw mut all, fault);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
-            let mut cancellation = 0;
-            pthread_setcancelstate(CANCEL_DISABLE, &raw mut cancellation);
-            Self { signals: before, cancellation }
-        }
-    }
-}
-
-impl Drop for BlockedSignals {
-    fn drop(&mut self) {
-        // SAFETY: both were written by `begin`.
-        unsafe {
-            pthread_setcancelstate(self.cancellation, ptr::null_mut());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, ptr::null_mut());
-        }
-    }
-}
-
 /// How much address space a stack takes; memory only as far as it was used. As much as a compiler's threads are given elsewhere.
 const STACK_BYTES: usize = 64 << 20;
 /// How many wait for their next use.
@@ -441,21 +404,5 @@ mod tests {
         let mut reached = 0;
         on_spare_stack(&mut || reached = depth(50_000));
         assert_eq!(reached, 50_000);
-    }
-
-    #[test]
-    fn signals_wait_and_faults_do_not() {
-        let is_blocked = |signal| {
-            // SAFETY: the set is written before it is read.
-            unsafe {
-                let mut now = std::mem::zeroed();
-                libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut now);
-                libc::sigismember(&raw const now, signal) == 1
-            }
-        };
-        let blocked = BlockedSignals::begin();
-        assert_eq!([libc::SIGUSR1, libc::SIGALRM, libc::SIGSEGV].map(is_blocked), [true, true, false]);
-        drop(blocked);
-        assert!(!is_blocked(libc::SIGUSR1));
     }
 }

@@ -41,6 +41,11 @@ impl StubTable {
         (self.root != 0).then_some(self.root)
     }
 
+    /// How many stubs there are.
+    pub(super) fn len(&self) -> usize {
+        self.count as usize
+    }
+
     pub(super) fn descriptor_bytes(&self) -> u64 {
         self.descriptor_bytes.into()
     }
