@@ -9,7 +9,11 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use uruk::core::WithCauses;
+use uruk::pipeline::arch::Architecture;
+use uruk::pipeline::executor::Executor as _;
+use uruk::pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
 use uruk::pipeline::memory::InProcessMemoryManager;
+use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::peer::{Channel, PeerProgram, ProcessEnd, receive_descriptors};
 use uruk::pipeline::remote::{
     ExecutorAddress, ExecutorListener, RemoteError, RemoteProgram, Startup, serve_executor_watched,
@@ -73,6 +77,7 @@ fn tell_a_lie(lie: &str) {
         "base" => (2, ready(PROTOCOL, &[1])),
         "half" => (2, vec![PROTOCOL]),
         "machine" => (2, [&[PROTOCOL, 1, 3, 0x80, 0x20], &sound[5..]].concat()),
+        "arm" => (2, [&[PROTOCOL, 1, 0xb7, 1, 0x80, 0x20], &sound[5..]].concat()),
         "pages" => (2, [&[PROTOCOL, 1, 62, 0x81, 0x20], &sound[5..]].concat()),
         "kind" => (9, sound.clone()),
         _ => (2, sound.clone()),
@@ -485,7 +490,7 @@ fn an_executor_that_lies_is_an_error_and_is_ended() {
         ("base", "no memory begins at 0x1"),
         ("half", "it is no executor of this version"),
         ("kind", "it is no executor of this version"),
-        ("machine", "it runs code of another machine (3)"),
+        ("machine", "it runs code of machine 3, which is not linked here"),
         ("pages", "no memory begins at 0x10000 in pages of 4097 bytes"),
         ("few", "0 symbols for 1 names"),
         ("many", "half an answer"),
@@ -502,6 +507,21 @@ fn an_executor_that_lies_is_an_error_and_is_ended() {
         let error = liar.build().and_then(|jit| jit.lookup("getpid").map(drop)).expect_err(lie);
         let told = told(&error);
         assert!(told.contains("broke the protocol, and was ended") && told.contains(why), "{lie}: {told}");
+    }
+}
+
+#[test]
+fn objects_are_for_the_architecture_of_the_executor() {
+    let jit = Jit::builder().threads(1).executor(program(&["lie=arm"])).build().expect("an engine");
+    let executor = jit.executor().expect("there is one");
+    assert_eq!(executor.architecture(), Architecture::AArch64);
+    let compiler = IrCompiler::host(OptimizationLevel::O0).expect("this processor");
+    let module = ThreadSafeModule::parse(&ObjectBuffer::new("here.ll", COUNTER)).expect("a module");
+    let object = compiler.compile(module).expect("an object");
+    let error = jit.add_object(object).expect_err("it is for this process");
+    let told = told(&error);
+    for part in ["for x86-64", "links AArch64", "--target=aarch64-linux-gnu"] {
+        assert!(told.contains(part), "no `{part}` in: {told}");
     }
 }
 

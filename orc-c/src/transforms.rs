@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use llvm_sys::prelude::LLVMMemoryBufferRef;
 use uruk::core::sync::{Arc, Mutex};
 use uruk::core::{MaterializationResponsibility, SharedError, shared_error};
+use uruk::pipeline::arch::Architecture;
 use uruk::pipeline::ir::{IrCompileLayer, IrLayer, PendingModule, ThreadSafeModule};
 use uruk::pipeline::linking::ObjectLinkingLayer;
 use uruk::pipeline::object::{ObjectBuffer, ObjectLayer};
@@ -121,6 +122,10 @@ impl ObjectLayer for ClientObjectLayer {
             },
         };
         self.below.emit(responsibility, object);
+    }
+
+    fn architecture(&self) -> Architecture {
+        self.below.architecture()
     }
 
     fn announce(&self, object: &ObjectBuffer) {

@@ -21,6 +21,8 @@ pub(crate) use aarch64::host;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::host;
 
+use std::fmt;
+
 use object::elf::{Machine, RelocationType};
 
 /// An architecture that the linker knows.
@@ -143,9 +145,32 @@ impl Default for Architecture {
     }
 }
 
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 impl Architecture {
     /// That of this process.
     pub const HOST: Self = if cfg!(target_arch = "aarch64") { Self::AArch64 } else { Self::X86_64 };
+
+    /// Its name to compilers, with the operating system.
+    pub const fn triple(self) -> &'static str {
+        match self {
+            Self::X86_64 => "x86_64-unknown-linux-gnu",
+            Self::AArch64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// The architecture of a compiler's target. `None` for one that is not linked.
+    pub fn of_triple(triple: &str) -> Option<Self> {
+        match triple.split('-').next()? {
+            "x86_64" | "amd64" => Some(Self::X86_64),
+            "aarch64" | "arm64" => Some(Self::AArch64),
+            _ => None,
+        }
+    }
 
     /// The architecture of objects with this number in their header.
     pub(crate) fn of_machine(machine: u16) -> Option<Self> {

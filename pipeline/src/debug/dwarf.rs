@@ -35,6 +35,7 @@ impl Dwarf {
     pub(super) fn add(&mut self, file: &DebugFile) -> Option<()> {
         let bytes = file.bytes();
         let header = DebugFileHeader::parse(bytes).ok()?;
+        let arch = Architecture::of_machine(header.e_machine(ENDIAN).0)?;
         let sections = header.sections(ENDIAN, bytes).ok()?;
         let symbols = sections.symbols(ENDIAN, bytes, elf::SHT_SYMTAB).ok()?;
         // Where each debug section of the object begins: which of ours, and the offset there.
@@ -76,7 +77,7 @@ impl Dwarf {
                     None => u64::from(is_ranges),
                 };
                 let kind = relocation.r_type(ENDIAN, false);
-                let Some(size) = Architecture::HOST.debug_field_bytes(kind) else { continue };
+                let Some(size) = arch.debug_field_bytes(kind) else { continue };
                 let field = usize::try_from(relocation.r_offset.get(ENDIAN)).ok().and_then(|offset| {
                     let start = base.checked_add(offset)?;
                     self.sections[target].bytes.get_mut(start..start.checked_add(size)?)

@@ -35,6 +35,7 @@ pub use tls::{HeldTls, NotStatic, TlsError, TlsImage, TlsPlacement, TlsReservati
 pub(crate) use unwind::BEFORE_CODE_BYTES;
 pub use unwind::UnwindTable;
 
+use crate::arch::Architecture;
 use crate::debug::NamedCode;
 use crate::memory::{InFlightAlloc, MemoryError, MemoryManager};
 
@@ -46,6 +47,9 @@ use crate::memory::{InFlightAlloc, MemoryError, MemoryManager};
 /// ORC: `ExecutorProcessControl`, with the plugins of `ObjectLinkingLayer` that change the executing process.
 #[doc(alias = "ExecutorProcessControl")]
 pub trait Executor: Send + Sync {
+    /// The architecture of its processors: the code that it runs is of this one.
+    fn architecture(&self) -> Architecture;
+
     /// Memory of the place: its final addresses, and working views for the linker.
     fn memory(&self) -> &dyn MemoryManager;
 

@@ -118,6 +118,7 @@ pub fn link_image_in_order(
 ) -> Result<BuiltImage, LinkError> {
     let graphs = objects.iter().map(parts::parse).collect::<Result<Vec<_>, _>>()?;
     let mut graph = LinkGraph::merge(graphs)?;
+    graph.check_imageable()?;
     let versions = graph.choose_versions(targets, is_discarded)?;
     let taken = graph.functions_with_taken_addresses();
     let whole = graph.name();

@@ -19,6 +19,7 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, MaterializationResponsibility};
 use uruk_instances::{CodeInstance, CodeInstanceState};
 
+use crate::arch::Architecture;
 use crate::invoke::{InvokeApi, SpecializedSignature, TrampolineCode, TrampolineError};
 use crate::linking::{KeepAlive, ObjectLinkingLayer};
 use crate::object::{ObjectBuffer, ObjectLayer};
@@ -202,5 +203,9 @@ impl ObjectLayer for RenameLayer {
         layer.emit_changed(responsibility, &object, keep, |graph| {
             graph.place(&address).adapt(&adapter)?.rename(&names)
         });
+    }
+
+    fn architecture(&self) -> Architecture {
+        self.layer.architecture()
     }
 }

@@ -20,6 +20,7 @@ use uruk_core::{
     SymbolFlags, SymbolName, body_name,
 };
 
+use crate::arch::Architecture;
 use crate::linking::ObjectLinkingLayer;
 use crate::object::{
     ObjectBuffer, ObjectInterface, ObjectLayer, ObjectMaterializationUnit, References, default_version,
@@ -155,6 +156,10 @@ impl ObjectLayer for FileLayer {
         self.layer.emit_changed(responsibility, &object, None, |graph| {
             graph.put_behind_stubs(&|name| self.stubs.body_of(name))
         });
+    }
+
+    fn architecture(&self) -> Architecture {
+        self.layer.architecture()
     }
 
     fn announce(&self, object: &ObjectBuffer) {

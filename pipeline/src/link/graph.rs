@@ -316,6 +316,18 @@ impl<'a> LinkGraph<'a> {
         Err(self.too_large(&format!("the object is for {own}, and the others, or the process, for {wanted}")))
     }
 
+    /// Checks that an image can hold the code: its loader knows the fields of this process's architecture alone.
+    ///
+    /// # Errors
+    /// [`LinkError::Object`].
+    pub(crate) fn check_imageable(&self) -> Result<(), LinkError> {
+        let (own, known) = (self.arch, Architecture::HOST);
+        if own == known {
+            return Ok(());
+        }
+        Err(self.too_large(&format!("the object is for {own}, and images have code for {known} alone")))
+    }
+
     /// An error about the last object as a whole.
     pub(super) fn too_large(&self, what: &str) -> LinkError {
         let object = self.objects.last().cloned().unwrap_or_default();

@@ -287,7 +287,7 @@ impl ObjectLinkingLayer {
         stubs: Option<Stubs>,
         sources: Vec<ObjectBuffer>,
     ) -> Result<PlacedLink, Failed> {
-        graph.check_architecture(Architecture::HOST)?;
+        graph.check_architecture(self.executor.architecture())?;
         let discarded = discarded_definitions(responsibilities, &graph);
         if let Some(collected) = &self.collected {
             collected.add(responsibilities, &sources, &discarded, &self.platform);
@@ -377,6 +377,10 @@ impl ObjectLayer for ObjectLinkingLayer {
         self.platform
             .section_groups()
             .arrive((responsibility, object), move |parts| layer.link_objects(parts));
+    }
+
+    fn architecture(&self) -> Architecture {
+        self.executor.architecture()
     }
 
     fn announce(&self, object: &ObjectBuffer) {

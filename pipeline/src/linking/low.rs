@@ -24,7 +24,6 @@ use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
-use crate::arch::Architecture;
 use crate::executor::{Actions, Executor, PublishError, Published};
 use crate::link::elf::Refs32;
 use crate::memory::{SegmentKind, SegmentRequest};
@@ -61,8 +60,8 @@ pub(super) struct LowEntry(Box<dyn Published>);
 
 impl LowEntry {
     fn new(executor: &dyn Executor, function: ExecutorAddr) -> Result<Self, PublishError> {
-        const ARCH: Architecture = Architecture::HOST;
-        let bytes = ARCH.entry_bytes();
+        let arch = executor.architecture();
+        let bytes = arch.entry_bytes();
         let request = SegmentRequest {
             kind: SegmentKind::Code,
             content_bytes: bytes,
@@ -70,7 +69,7 @@ impl LowEntry {
             align: bytes,
         };
         let mut memory = executor.memory().allocate_low("entries of functions below 2 GiB", &[request])?;
-        ARCH.write_entry(memory.working(0), function.value());
+        arch.write_entry(memory.working(0), function.value());
         let actions = Actions { low_entry: Some(memory.address(0)), ..Actions::default() };
         executor.publish(memory, None, actions).map(Self)
     }

@@ -70,7 +70,9 @@ impl ObjectInterface<'_> {
             if before.0 != place.0 {
                 before = (place.0, 0);
             }
-            if exported.contains(&place) && is_more_than_code(&sections, data, before.1, (place, end))? {
+            if exported.contains(&place)
+                && is_more_than_code(self.architecture, (&sections, data), before.1, (place, end))?
+            {
                 return Ok(true);
             }
             before.1 = before.1.max(end);
@@ -82,8 +84,8 @@ impl ObjectInterface<'_> {
 /// Whether a function at a place, up to an end, is aligned to more than a stub is, or has words before its code, behind `start`, or at
 /// the start of it.
 fn is_more_than_code(
-    sections: &SectionTable<'_, elf::FileHeader64<LittleEndian>>,
-    data: &[u8],
+    arch: Architecture,
+    (sections, data): (&SectionTable<'_, elf::FileHeader64<LittleEndian>>, &[u8]),
     start: u64,
     ((section, offset), end): (SectionOffset, u64),
 ) -> object::read::Result<bool> {
@@ -98,5 +100,5 @@ fn is_more_than_code(
     let code = section.data(ENDIAN, data)?;
     let between = |start, end| code.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?);
     let (Some(gap), Some(function)) = (between(start, offset), between(offset, end)) else { return Ok(true) };
-    Ok(!Architecture::HOST.is_padding(gap) || Architecture::HOST.begins_with_jump_over(function))
+    Ok(!arch.is_padding(gap) || arch.begins_with_jump_over(function))
 }

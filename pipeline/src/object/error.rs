@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::arch::Architecture;
+
 /// Reading an object or an archive failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,8 @@ pub enum ObjectError {
     },
     /// An ELF file for another kind of machine.
     #[error(
-        "{object}: an ELF object for {machine}; this session links {wanted}, so compile it for that (--target=x86_64-linux-gnu)"
+        "{object}: an ELF object for {machine}; this session links {wanted}, so compile it for that (--target={})",
+        wanted.triple().replace("-unknown", "")
     )]
     ForeignMachine {
         /// The file or archive member.
@@ -24,7 +27,7 @@ pub enum ObjectError {
         /// The machine the file names.
         machine: String,
         /// The machine the session executes on.
-        wanted: &'static str,
+        wanted: Architecture,
     },
     /// An ELF file that is already linked, or a core dump.
     #[error(

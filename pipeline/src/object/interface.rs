@@ -16,6 +16,8 @@ use crate::arch::Architecture;
 /// The symbols an object defines and needs, in the order of its symbol table; names borrow from the object.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectInterface<'data> {
+    /// The architecture that it is for.
+    pub architecture: Architecture,
     /// The symbols it defines for others. Local ones are left out.
     pub defined: Vec<ObjectSymbol<'data>>,
     /// The names it refers to and does not define.
@@ -59,7 +61,6 @@ type ElfHeader = elf::FileHeader64<LittleEndian>;
 type Sections<'data> = SectionTable<'data, ElfHeader>;
 type Symbols<'data> = SymbolTable<'data, ElfHeader>;
 const ENDIAN: LittleEndian = LittleEndian;
-const ARCH: Architecture = Architecture::HOST;
 
 /// The mark that GCC defines in an object that only its own linker plugin can make sense of.
 const INTERMEDIATE_ONLY_MARK: &str = "__gnu_lto_slim";
@@ -74,8 +75,8 @@ impl<'data> ObjectInterface<'data> {
     /// # Cost
     /// One pass over the symbol table; nothing is copied.
     pub fn read(object: &'data ObjectBuffer) -> Result<Self, ObjectError> {
-        let header = check_header(object)?;
-        let interface = Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
+        let (header, architecture) = check_header(object)?;
+        let mut interface = Self::read_tables(object, header).map_err(|error| ObjectError::Malformed {
             object: object.name().clone(),
             size_bytes: object.size_bytes(),
             what: error.to_string(),
@@ -83,7 +84,18 @@ impl<'data> ObjectInterface<'data> {
         if interface.defined.iter().any(|symbol| symbol.name == INTERMEDIATE_ONLY_MARK) {
             return Err(ObjectError::IntermediateOnly { object: object.name().clone() });
         }
+        interface.architecture = architecture;
         Ok(interface)
+    }
+
+    /// # Errors
+    /// [`ObjectError::ForeignMachine`] if `object`, whose interface this is, is for another architecture than the `wanted` one.
+    pub fn check_architecture(&self, object: &ObjectBuffer, wanted: Architecture) -> Result<(), ObjectError> {
+        if self.architecture == wanted {
+            return Ok(());
+        }
+        let (object, machine) = (object.name().clone(), self.architecture.to_string());
+        Err(ObjectError::ForeignMachine { object, machine, wanted })
     }
 
     /// Whether a program that refers to nothing of the object runs the same without it.
@@ -252,8 +264,8 @@ fn symbol_name<'data>(
         .map_err(|_| TableError::Name { index: index.0, name: String::from_utf8_lossy(name).into_owned() })
 }
 
-/// Checks everything the header says about the kind of file.
-fn check_header(object: &ObjectBuffer) -> Result<&ElfHeader, ObjectError> {
+/// Checks everything the header says about the kind of file. Gives its architecture too.
+fn check_header(object: &ObjectBuffer) -> Result<(&ElfHeader, Architecture), ObjectError> {
     let data = object.bytes();
     if !data.starts_with(&elf::ELFMAG) {
         return Err(ObjectError::NotElf { object: object.name().clone(), found: describe_start(data) });
@@ -273,19 +285,21 @@ fn check_header(object: &ObjectBuffer) -> Result<&ElfHeader, ObjectError> {
         2 => u16::from_be_bytes(machine),
         _ => u16::from_le_bytes(machine),
     });
-    if (class, order, machine) != (elf::ELFCLASS64.0, elf::ELFDATA2LSB.0, ARCH.machine()) {
+    let known = Architecture::of_machine(machine.0);
+    let known = known.filter(|_| (class, order) == (elf::ELFCLASS64.0, elf::ELFDATA2LSB.0));
+    let Some(architecture) = known else {
         return Err(ObjectError::ForeignMachine {
             object: object.name().clone(),
             machine: machine_name(machine, class, order),
-            wanted: ARCH.name(),
+            wanted: Architecture::HOST,
         });
-    }
+    };
     let header = ElfHeader::parse(data).map_err(|error| malformed(&error.to_string()))?;
     let kind = header.e_type(ENDIAN);
     if kind != elf::ET_REL {
         return Err(ObjectError::NotRelocatable { object: object.name().clone(), kind: kind_name(kind) });
     }
-    Ok(header)
+    Ok((header, architecture))
 }
 
 fn describe_start(data: &[u8]) -> String {
@@ -334,8 +348,8 @@ fn machine_name(machine: elf::Machine, class: u8, order: u8) -> String {
         elf::EM_LOONGARCH => "LoongArch",
         other => return format!("machine {:#06x}", other.0),
     };
-    match (machine == ARCH.machine(), class, order) {
-        (true, 1, _) => format!("{name} with 32-bit pointers (x32)"),
+    match (Architecture::of_machine(machine.0).is_some(), class, order) {
+        (true, 1, _) => format!("{name} with 32-bit pointers (x32, ILP32)"),
         (true, _, 2) => format!("{name} in big-endian byte order"),
         (true, _, _) => format!("{name} of ELF class {class}"),
         _ => name.to_owned(),

@@ -10,6 +10,7 @@
 use uruk_core::MaterializationResponsibility;
 
 use super::ObjectBuffer;
+use crate::arch::Architecture;
 
 /// Takes relocatable objects.
 ///
@@ -23,6 +24,11 @@ pub trait ObjectLayer: Send + Sync {
     /// # Concurrency
     /// Called on any thread that materializes, several at a time, with no LLVM context held.
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer);
+
+    /// The architecture of the objects that it takes. The default is that of this process.
+    fn architecture(&self) -> Architecture {
+        Architecture::HOST
+    }
 
     /// Announces an object that the layer may be given later, before its symbols can be looked up: the places of other objects may depend
     /// on its references. The default does nothing.

@@ -40,6 +40,7 @@ impl ObjectMaterializationUnit {
         object: ObjectBuffer,
     ) -> Result<Self, ObjectError> {
         let read = ObjectInterface::read(&object)?;
+        read.check_architecture(&object, layer.architecture())?;
         let symbols = read.defined.iter().map(|symbol| (symbol.name, symbol.flags));
         let runs_code = read.has_initializers || read.has_finalizers;
         let interface = intern_interface(session, object.name(), symbols, runs_code);

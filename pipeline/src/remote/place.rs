@@ -23,6 +23,7 @@ use super::names::PublishedNames;
 use super::reach::{ReachedExecutor, reach};
 use super::settings::RemoteProgram;
 use super::variables::RemoteVariables;
+use crate::arch::Architecture;
 use crate::debug::{NamedCode, SymbolAt};
 use crate::executor::{
     Actions, ArrayFunction, CodeNumber, Executor, Home, NotStatic, PublishError, Published, RuntimeEntries,
@@ -48,6 +49,7 @@ pub struct RemoteExecutor {
 
 struct RemoteState {
     pid: u32,
+    architecture: Architecture,
     program: RemoteProgram,
     memory: Arc<dyn MemoryManager>,
     entries: RuntimeEntries,
@@ -87,11 +89,13 @@ impl RemoteExecutor {
     /// [`RemoteError::Start`] if it cannot be started, or is no executor of this version; [`RemoteError::Gone`] if it ends meanwhile;
     /// [`RemoteError::Connect`] where there was to be one that listens.
     pub fn reach(program: &RemoteProgram) -> Result<Self, RemoteError> {
-        let ReachedExecutor { process, channel, ended, pid, memory, entries, reserve } = reach(program)?;
+        let ReachedExecutor { process, channel, ended, pid, architecture, memory, entries, reserve } =
+            reach(program)?;
         let connection = Connection::new(process, channel, ended, program.request_limit);
         let connection = connection.map_err(|error| RemoteError::NoThread { source: Arc::new(error) })?;
         let shared = RemoteState {
             pid,
+            architecture,
             program: program.clone(),
             memory,
             entries,
@@ -216,6 +220,10 @@ impl RemoteExecutor {
 }
 
 impl Executor for RemoteExecutor {
+    fn architecture(&self) -> Architecture {
+        self.shared.architecture
+    }
+
     fn memory(&self) -> &dyn MemoryManager {
         &*self.shared.memory
     }

@@ -30,6 +30,7 @@ pub(super) struct ReachedExecutor {
     /// Can be read from when the process has ended, if there is such a thing.
     pub(super) ended: Option<OwnedFd>,
     pub(super) pid: u32,
+    pub(super) architecture: Architecture,
     pub(super) memory: Arc<dyn MemoryManager>,
     pub(super) entries: RuntimeEntries,
     /// How far from the thread pointer there is room for variables there.
@@ -77,18 +78,33 @@ impl OfferedMemory {
 /// # Errors
 /// [`RemoteError`].
 pub(super) fn reach(program: &RemoteProgram) -> Result<ReachedExecutor, RemoteError> {
+    let is_sent = program.is_sent() || !program.place.is_local();
+    let reached = reach_once(program, is_sent)?;
+    if is_sent || reached.architecture == Architecture::HOST {
+        return Ok(reached);
+    }
+    // An emulator goes on with old instructions of a page that is written through another view.
+    drop(reached);
+    reach_once(program, true)
+}
+
+fn reach_once(program: &RemoteProgram, is_sent: bool) -> Result<ReachedExecutor, RemoteError> {
     match &program.place {
-        RemotePlace::Started(started) => start(started, program),
-        RemotePlace::Listening(address) => join(address, program)
+        RemotePlace::Started(started) => start(started, program, is_sent),
+        RemotePlace::Listening(address) => join(address, program, is_sent)
             .map_err(|error| RemoteError::Connect { address: address.clone(), source: Arc::new(error) }),
     }
 }
 
-fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecutor, RemoteError> {
+fn start(
+    started: &PeerProgram,
+    program: &RemoteProgram,
+    is_sent: bool,
+) -> Result<ReachedExecutor, RemoteError> {
     let start_error =
         |source: io::Error| RemoteError::Start { program: started.path.clone(), source: Arc::new(source) };
     let gone = |end| RemoteError::Gone { end, at: None };
-    let memory = OfferedMemory::new(program.is_sent()).map_err(start_error)?;
+    let memory = OfferedMemory::new(is_sent).map_err(start_error)?;
     let mut process = PeerProcess::start_beside(started).map_err(start_error)?;
     let mut channel = process.second_channel().map_err(start_error)?;
     let deadline = Deadline::after(program.start_limit);
@@ -102,7 +118,7 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
     let descriptors: Vec<_> = [stdin.as_fd()].into_iter().chain(memory.descriptor()).collect();
     let ready = greet(&mut channel, &descriptors, &greeting, deadline);
     let ready = ready.map_err(|(error, is_received)| gone(process.end(error, deadline, is_received)))?;
-    let (ready, entries) = read_ready(&ready).map_err(|why| gone(process.lied(why)))?;
+    let (ready, architecture, entries) = read_ready(&ready).map_err(|why| gone(process.lied(why)))?;
     let memory = memory.placed(&ready).map_err(|why| gone(process.lied(why)))?;
     let (ended, pid, reserve) = (process.end_descriptor(), process.pid(), ready.reserve);
     Ok(ReachedExecutor {
@@ -110,15 +126,15 @@ fn start(started: &PeerProgram, program: &RemoteProgram) -> Result<ReachedExecut
         channel,
         ended,
         pid,
+        architecture,
         memory,
         entries,
         reserve,
     })
 }
 
-fn join(address: &ExecutorAddress, program: &RemoteProgram) -> io::Result<ReachedExecutor> {
-    let is_local = matches!(address, ExecutorAddress::Unix(_));
-    let memory = OfferedMemory::new(program.is_sent() || !is_local)?;
+fn join(address: &ExecutorAddress, program: &RemoteProgram, is_sent: bool) -> io::Result<ReachedExecutor> {
+    let (memory, is_local) = (OfferedMemory::new(is_sent)?, program.place.is_local());
     let mut channel = Channel::new(connect(address)?);
     let socket = channel.stream().try_clone_to_owned()?;
     let deadline = Deadline::after(program.start_limit);
@@ -138,11 +154,11 @@ fn join(address: &ExecutorAddress, program: &RemoteProgram) -> io::Result<Reache
         let end = postcard::from_bytes::<ProcessEndThere>(ready.body()).map_err(io::Error::other)?;
         return Err(io::Error::other(format!("its process {} before it was ready", ProcessEnd::from(end))));
     }
-    let (ready, entries) = read_ready(&ready).map_err(io::Error::other)?;
+    let (ready, architecture, entries) = read_ready(&ready).map_err(io::Error::other)?;
     let memory = memory.placed(&ready).map_err(io::Error::other)?;
     let process = ExecutorPeer::Connected(ConnectedPeer::new(ready.pid, socket));
     let ReadyPlace { pid, reserve, .. } = ready;
-    Ok(ReachedExecutor { process, channel, ended: None, pid, memory, entries, reserve })
+    Ok(ReachedExecutor { process, channel, ended: None, pid, architecture, memory, entries, reserve })
 }
 
 /// Hands the process its descriptors and its greeting. Its answer; an error says whether that was received.
@@ -163,16 +179,16 @@ fn greet(
 
 /// # Errors
 /// The defect of the answer.
-fn read_ready(answer: &PeerFrame) -> Result<(ReadyPlace, RuntimeEntries), String> {
+fn read_ready(answer: &PeerFrame) -> Result<(ReadyPlace, Architecture, RuntimeEntries), String> {
     let ready = match postcard::from_bytes::<ReadyPlace>(answer.body()) {
         Ok(ready) if answer.kind == READY && ready.protocol == PROTOCOL => ready,
         _ => return Err("it is no executor of this version".into()),
     };
-    if Architecture::of_machine(ready.machine) != Some(Architecture::HOST) {
-        return Err(format!("it runs code of another machine ({})", ready.machine));
-    }
+    let Some(architecture) = Architecture::of_machine(ready.machine) else {
+        return Err(format!("it runs code of machine {}, which is not linked here", ready.machine));
+    };
     let [fixed, dynamic, absent, ifunc_thunk, first_call, counted_call] =
         ready.entries.map(ExecutorAddr::new);
     let tls_resolvers = TlsResolvers { fixed, dynamic, absent };
-    Ok((ready, RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }))
+    Ok((ready, architecture, RuntimeEntries { tls_resolvers, ifunc_thunk, first_call, counted_call }))
 }

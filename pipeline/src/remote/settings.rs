@@ -37,6 +37,13 @@ pub(super) enum RemotePlace {
     Listening(ExecutorAddress),
 }
 
+impl RemotePlace {
+    /// Whether it is on this machine, for sure.
+    pub(super) fn is_local(&self) -> bool {
+        !matches!(self, Self::Listening(ExecutorAddress::Tcp(..)))
+    }
+}
+
 impl RemoteProgram {
     /// A program that has half a minute to start, and as long for each request. Calls take as long as they take.
     pub fn new(path: impl Into<PathBuf>) -> Self {
@@ -70,7 +77,8 @@ impl RemoteProgram {
         self
     }
 
-    /// Sends linked code by messages, also where memory could be shared. Always so where an executor listens on a port.
+    /// Sends linked code by messages, also where memory could be shared. Always so where an executor listens on a port, or runs code of another architecture
+    /// than this process.
     #[must_use]
     pub fn sends_memory(mut self, sends_memory: bool) -> Self {
         self.sends_memory = sends_memory;

@@ -13,6 +13,7 @@ use super::process::{self, KnownEntry};
 use super::tls::{self, FIXED, ReservedTls, TlsIndex, TlsModule, adopt_module, adopt_room, register_module};
 use super::unwind::{self, UnwindError, UnwindRegistration};
 use super::{call_through, ifunc, tls::distance_from_thread_pointer};
+use crate::arch::Architecture;
 use crate::debug::{self, NamedCode};
 use crate::executor::{
     Actions, CodeNumber, Executor, HeldTls, NotStatic, PublishError, Published, RuntimeEntries, TlsError,
@@ -37,6 +38,10 @@ impl InProcessExecutor {
 }
 
 impl Executor for InProcessExecutor {
+    fn architecture(&self) -> Architecture {
+        Architecture::HOST
+    }
+
     fn memory(&self) -> &dyn MemoryManager {
         &*self.memory
     }

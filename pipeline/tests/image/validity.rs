@@ -269,3 +269,16 @@ fn a_definition_is_looked_at_once_until_the_session_changes() {
         "it is found until the unit is rejected"
     );
 }
+
+#[test]
+fn an_object_for_another_architecture_is_refused() {
+    let flags = ["-O1", "-fno-asynchronous-unwind-tables", "-fcf-protection=none"];
+    let mut object = compile(CC, "c", "int f(void) { return 1; }", &flags);
+    object[18] = 183;
+    let (none, object) = (|_: &str| None::<SymbolFlags>, ObjectBuffer::new("arm.o", object));
+    let linked = link_image(&[object], &|_| false, &none, &[ProcessorLevel::V1.into()], 0);
+    let message = linked.map(drop).expect_err("images are for this processor").to_string();
+    for part in ["arm.o", "the object is for AArch64", "images have code for x86-64 alone"] {
+        assert!(message.contains(part), "{message}");
+    }
+}

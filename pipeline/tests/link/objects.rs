@@ -1,10 +1,15 @@
 //! Objects and archives as the system's compiler and archiver make them, whole and damaged. Needs no LLVM.
 
 use std::process::Command;
+use std::sync::Arc;
 
+use crate::layers::RecordingLayer;
 use crate::support::{Scratch, open, run};
-use uruk_core::SymbolFlags;
-use uruk_pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer, ObjectError, ObjectInterface};
+use uruk_core::{ExecutionSession, SymbolFlags};
+use uruk_pipeline::arch::Architecture;
+use uruk_pipeline::object::{
+    ArchiveIndex, FileKind, ObjectBuffer, ObjectError, ObjectInterface, ObjectMaterializationUnit,
+};
 
 const EXPORTED: SymbolFlags = SymbolFlags::EXPORTED;
 const CALLABLE: SymbolFlags = SymbolFlags::CALLABLE;
@@ -107,9 +112,9 @@ fn what_is_no_object_for_this_machine_is_named() {
         ObjectInterface::read(&ObjectBuffer::new(name, bytes)).expect_err(name)
     };
     let (machine, class, order, kind) = (18, 4, 5, 16);
-    let error = changed("arm.o", machine, 183);
+    let error = changed("risc.o", machine, 243);
     assert!(matches!(error, ObjectError::ForeignMachine { .. }), "{error:?}");
-    assert!(error.to_string().contains("arm.o") && error.to_string().contains("AArch64"), "{error}");
+    assert!(error.to_string().contains("risc.o") && error.to_string().contains("RISC-V"), "{error}");
     assert!(changed("x32.o", class, 1).to_string().contains("x32"));
     assert!(changed("odd.o", machine + 1, 0x77).to_string().contains("0x773e"));
     assert!(matches!(changed("big.o", order, 2), ObjectError::ForeignMachine { .. }));
@@ -245,4 +250,22 @@ fn thin_and_damaged_archives_are_refused() {
         let _ = read(&ObjectBuffer::new("mutant.a", bytes.clone()));
         bytes[at] = before;
     }
+}
+
+#[test]
+fn an_object_for_another_architecture_than_its_layers_is_refused() {
+    let scratch = Scratch::new("other-architecture");
+    let object = scratch.compile("cc", "good.c", "int f(void) { return 1; }", &[]);
+    let mut bytes = object.bytes().to_vec();
+    bytes[18] = 183;
+    let object = ObjectBuffer::new("arm.o", bytes);
+    assert_eq!(ObjectInterface::read(&object).expect("an object").architecture, Architecture::AArch64);
+    let (session, layer) = (ExecutionSession::new(), Arc::new(RecordingLayer::default()));
+    let error =
+        ObjectMaterializationUnit::new(&session, layer, object).map(drop).expect_err("not for this process");
+    let message = error.to_string();
+    for part in ["arm.o", "for AArch64", "links x86-64", "--target=x86_64-linux-gnu"] {
+        assert!(message.contains(part), "{message}");
+    }
+    session.close().expect("nothing is linked");
 }

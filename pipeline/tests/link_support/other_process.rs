@@ -20,6 +20,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
+use uruk_pipeline::arch::Architecture;
 use uruk_pipeline::executor::{
     Actions, CodeNumber, Executor, HeldTls, NotStatic, PublishError, Published, RuntimeEntries, TlsError,
     TlsImage, TlsPlacement, TlsReservation, TlsShape, UnwindTable,
@@ -315,6 +316,10 @@ impl Steps {
 }
 
 impl Executor for OtherProcess {
+    fn architecture(&self) -> Architecture {
+        Architecture::HOST
+    }
+
     fn memory(&self) -> &dyn MemoryManager {
         &self.memory
     }

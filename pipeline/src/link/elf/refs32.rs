@@ -44,7 +44,9 @@ impl<'data> Refs32<'data> {
         let mut names = NameBudget::of_file(data.len());
         let sections = header.sections(ENDIAN, data)?;
         let symbols = sections.symbols(ENDIAN, data, elf::SHT_SYMTAB)?;
-        let (arch, mut seen) = (Architecture::HOST, vec![false; symbols.len()]);
+        let (arch, mut seen) =
+            (Architecture::of_machine(header.e_machine(ENDIAN).0), vec![false; symbols.len()]);
+        let Some(arch) = arch else { return Ok(()) };
         for section in sections.iter() {
             let Some(relocations) = Relocations::of(section, data)? else { continue };
             let target = sections.section(SectionIndex(section.sh_info(ENDIAN) as usize))?;
