@@ -2,13 +2,15 @@
 //!
 //! | system calls | of a confined process |
 //! |---|---|
-//! | anonymous memory that is not executable, futexes, clocks, signals to itself, its end | as ever |
+//! | anonymous memory that is not executable, futexes, clocks, signals to itself but `SIGKILL`, its end | as ever |
 //! | sending and receiving, words on stdout and stderr, the size of its memory | on the descriptors that it has for that |
 //! | opening a file to read, questions about files and descriptors | fail with `EACCES` |
 //! | all others: files to be written, sockets, threads, processes, programs, other processes, executable memory | end the process by `SIGSYS` |
 //!
 //! The process says on stderr which call it is ended for, unless it has blocked the signal, as it does while a thread is started.
 //! The filter has a list of calls that pass, so that a call of a later kernel is refused too. It holds for all threads, and cannot be taken off.
+//!
+//! The system has another means against writing files and connecting, `landlock`. It is left out: no call that it would refuse passes here.
 //!
 //! **Never** is it said that nothing can be learned: a confined process has its own memory, the environment that it was started with, the name
 //! of its directory and the clocks, and it can send bytes to its host.
@@ -89,7 +91,7 @@ const OLD_FREE: [c_long; 1] = [libc::SYS_poll];
 const OLD_FREE: [c_long; 0] = [];
 
 /// The names of calls that a process is likely to be ended for.
-const NAMES: [(c_long, &str); 13] = [
+const NAMES: [(c_long, &str); 14] = [
     (libc::SYS_clone, "clone"),
     (libc::SYS_clone3, "clone3"),
     (libc::SYS_connect, "connect"),
@@ -101,6 +103,7 @@ const NAMES: [(c_long, &str); 13] = [
     (libc::SYS_prlimit64, "prlimit64"),
     (libc::SYS_ptrace, "ptrace"),
     (libc::SYS_socket, "socket"),
+    (libc::SYS_tgkill, "tgkill"),
     (libc::SYS_unlinkat, "unlinkat"),
     (libc::SYS_write, "write"),
 ];
@@ -164,8 +167,11 @@ fn passing(needed: Needed<'_>) -> io::Result<Rules> {
         rules.insert(libc::SYS_pread64, vec![is(0, sizes.as_raw_fd())?]);
     }
     let own = std::process::id().cast_signed();
-    for call in [libc::SYS_kill, libc::SYS_tgkill] {
-        rules.insert(call, vec![is(0, own)?]);
+    for (call, signal) in [(libc::SYS_kill, 1), (libc::SYS_tgkill, 2)] {
+        // That signal then comes from another process, or from the system: `blame.rs` counts on it.
+        let no_kill = only_half(signal, Compare::Ne, libc::SIGKILL.cast_unsigned().into())?;
+        let to_itself = condition(0, Compare::Eq, own.cast_unsigned().into())?;
+        rules.insert(call, vec![rule(vec![to_itself, no_kill])?]);
     }
     // Limits are looked at, and those of no other process.
     let looks = condition(2, Compare::Eq, 0)?;
@@ -199,6 +205,11 @@ fn rule(conditions: Vec<SeccompCondition>) -> io::Result<SeccompRule> {
 /// Arguments are compared in full: the system looks at 64 bits of some, and the caller sets them.
 fn condition(argument: u8, compare: Compare, value: u64) -> io::Result<SeccompCondition> {
     SeccompCondition::new(argument, Width::Qword, compare, value).map_err(invalid)
+}
+
+/// The system looks at 32 bits: a comparison of all would let a value pass that differs in the others.
+fn only_half(argument: u8, compare: Compare, value: u64) -> io::Result<SeccompCondition> {
+    SeccompCondition::new(argument, Width::Dword, compare, value).map_err(invalid)
 }
 
 fn invalid(error: BackendError) -> io::Error {

@@ -14,7 +14,7 @@
 //! - A helper that ends before it has begun a job is not the job's fault: another one gets the job, up to [`ATTEMPTS_MAX`] times.
 //! - A helper that ends afterwards, or does not answer in time, fails this one job. If it had no job before, or that happens twice, the job's
 //!   key is not tried again in this pool.
-//! - A helper that is ended by `SIGKILL` was killed from outside: another one gets the job, once.
+//! - A helper that another process ends, by `SIGKILL`, is not the job's fault: another one gets the job, once. `blame.rs` says when that is known.
 //! - A helper whose job failed has no other: it may be damaged, and the next job would be blamed.
 //! - An answer is looked at before it is believed. A helper that sent what makes no sense is ended.
 //! - No more helpers are alive than the pool has places, but for children of a fork and after [`HelperPool::retire`].
@@ -23,6 +23,7 @@
 //! - No lock is held while a helper works, is started, or ends.
 
 mod backoff;
+mod blame;
 mod confine;
 mod error;
 mod messages;

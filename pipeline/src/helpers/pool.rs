@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use uruk_core::sync::{Latch, Mutex};
 
 use super::backoff::Backoff;
+use super::blame::{Blame, MemoryKills};
 use super::error::HelperError;
 use super::messages::{ANSWER, AnswerHead, BEGUN, HELLO, Hello, JOB, PROTOCOL, READY, Ready};
 use super::quarantine::Quarantine;
 use super::settings::Helpers;
 use super::shelf::{Asked, HelperShelf, request};
-use crate::peer::{Deadline, FrameLimits, PeerError, PeerFrame, PeerProcess, ProcessEnd};
+use crate::peer::{Deadline, FrameLimits, PeerError, PeerFrame, PeerProcess};
 
 /// The most bytes of messages about an object, beside the object.
 const ANSWER_BODY_BYTES: u32 = 16 << 20;
@@ -31,6 +31,7 @@ pub struct HelperPool {
     build: String,
     shelf: HelperShelf<Helper>,
     state: Mutex<PoolState>,
+    memory_kills: Mutex<MemoryKills>,
     /// The process that has the locks. In a child of it a thread may have left one locked that it does not have.
     owner: u32,
 }
@@ -69,6 +70,7 @@ pub struct HelperStats {
 struct Helper {
     process: PeerProcess,
     is_ready: bool,
+    is_confined: bool,
     jobs: u32,
 }
 
@@ -115,8 +117,14 @@ impl HelperPool {
     /// A pool whose helpers have the compiler that `build` identifies. The first of them is started, and not waited for.
     pub fn new(settings: Helpers, build: impl Into<String>) -> Self {
         let shelf = HelperShelf::new(settings.count);
-        let pool =
-            Self { settings, build: build.into(), shelf, state: Mutex::default(), owner: std::process::id() };
+        let pool = Self {
+            settings,
+            build: build.into(),
+            shelf,
+            state: Mutex::default(),
+            memory_kills: Mutex::new(MemoryKills::new()),
+            owner: std::process::id(),
+        };
         pool.keep_one_warm();
         pool
     }
@@ -128,7 +136,8 @@ impl HelperPool {
     ///
     /// # Errors
     /// [`HelperError`]. If the job has ended a helper that had no job before, or two of them, `key` is not tried again. A job whose helper
-    /// is ended by `SIGKILL` is given to another one, once.
+    /// another process has ended, by `SIGKILL`, is given to another one, once, and is not suspected. Whether a helper that is
+    /// not confined has ended itself so cannot be known: there the second time counts.
     ///
     /// # Cost
     /// The time of the job, and of its way through a socket, if a helper is idle. Otherwise one is started first, which loads LLVM.
@@ -145,12 +154,12 @@ impl HelperPool {
         }
         self.refuse_large(body, bulk)?;
         match self.ask_once(key, body, bulk, check, blocking) {
-            // Not by the job, which ends a helper by other signals. The second time it is in quarantine all the same.
-            Err(error) if is_from_outside(&error) => self.ask_once(key, body, bulk, check, blocking),
-            answer => answer,
+            (Err(_), Blame::Outside | Blame::Unclear) => self.ask_once(key, body, bulk, check, blocking).0,
+            (answer, _) => answer,
         }
     }
 
+    /// The answer. To an error belongs the blame for it.
     fn ask_once(
         &self,
         key: &[u8; 32],
@@ -158,7 +167,7 @@ impl HelperPool {
         bulk: &[u8],
         check: Check<'_>,
         blocking: HelperWait<'_>,
-    ) -> Result<HelperAnswer, HelperError> {
+    ) -> (Result<HelperAnswer, HelperError>, Blame) {
         let known = {
             let mut state = self.state.lock();
             let known = state.quarantine.of(key);
@@ -166,15 +175,19 @@ impl HelperPool {
             known
         };
         if let Some(before) = known {
-            return Err(HelperError::Quarantined { before });
+            return (Err(HelperError::Quarantined { before }), Blame::Job);
         }
-        let mut was_let_go = false;
+        let (mut was_let_go, mut blame) = (false, Blame::Job);
         let mut ask = |helper: &mut Helper| {
             let had_worked = helper.jobs > 0;
             let mut asked = None;
             // Not while the thread waits for a helper: as many threads would wait as there are jobs, each in a replaced one's place.
             blocking(&mut || asked = Some(self.ask_helper(helper, body, bulk, check)));
             let asked = asked.unwrap_or_else(|| self.ask_helper(helper, body, bulk, check));
+            if let Asked::Failed(HelperError::Failed(error)) = &asked {
+                let lacked_memory = || self.memory_kills.lock().have_grown();
+                blame = Blame::of(error, helper.is_confined, lacked_memory);
+            }
             let mut state = self.state.lock();
             match &asked {
                 Asked::Answered { is_fit, .. } => {
@@ -194,8 +207,9 @@ impl HelperPool {
                 Asked::Failed(error) => {
                     state.stats.failed += 1;
                     let is_of_host = matches!(error, HelperError::Failed(PeerError::System { .. }));
-                    if matches!(error, HelperError::Failed(_)) && !is_of_host {
-                        state.quarantine.add(*key, error, !had_worked && !is_from_outside(error));
+                    let is_of_job = matches!(error, HelperError::Failed(_)) && !is_of_host;
+                    if is_of_job && blame != Blame::Outside {
+                        state.quarantine.add(*key, error, !had_worked && blame == Blame::Job);
                     }
                 }
             }
@@ -205,7 +219,7 @@ impl HelperPool {
         if answer.is_err() || was_let_go {
             self.keep_one_warm();
         }
-        answer
+        (answer, blame)
     }
 
     /// Ends idle helpers; busy ones end after their jobs. From here on a job starts a helper of its own: for hosts whose process becomes
@@ -273,7 +287,7 @@ impl HelperPool {
         if self.owner == std::process::id() {
             self.state.lock().stats.started += 1;
         }
-        Ok(Helper { process, is_ready: false, jobs: 0 })
+        Ok(Helper { process, is_ready: false, is_confined: false, jobs: 0 })
     }
 
     fn no_helper(&self, why: impl ToString) -> HelperError {
@@ -313,8 +327,9 @@ impl HelperPool {
         check: Check<'_>,
     ) -> Asked<HelperAnswer, HelperError> {
         if !helper.is_ready {
-            if let Err(failed) = self.greet(&mut helper.process) {
-                return failed;
+            match self.greet(&mut helper.process) {
+                Ok(is_confined) => helper.is_confined = is_confined,
+                Err(failed) => return failed,
             }
             helper.is_ready = true;
         }
@@ -340,8 +355,8 @@ impl HelperPool {
         }
     }
 
-    /// Waits until a helper is ready. Only one that ended is worth another try: others would be as slow, or as wrong.
-    fn greet<R>(&self, process: &mut PeerProcess) -> Result<(), Asked<R, HelperError>> {
+    /// Waits until a helper is ready; gives whether it is confined. Only one that ended is worth another try: others would be as slow, or as wrong.
+    fn greet<R>(&self, process: &mut PeerProcess) -> Result<bool, Asked<R, HelperError>> {
         let frame = process.receive(Deadline::after(self.settings.start_limit));
         let frame = frame.map_err(|error| match error {
             PeerError::Ended { .. } => Asked::NotBegun(self.no_helper(error)),
@@ -355,11 +370,10 @@ impl HelperPool {
             let (program, ours) = (self.settings.program.path.clone(), self.build.clone());
             return Err(Asked::Failed(HelperError::OtherBuild { program, theirs: build, ours }));
         }
-        self.note_confinement(unconfined);
-        Ok(())
+        Ok(self.note_confinement(unconfined))
     }
 
-    fn note_confinement(&self, unconfined: Option<String>) {
+    fn note_confinement(&self, unconfined: Option<String>) -> bool {
         if let Some(why) = &unconfined {
             tracing::warn!(program = %self.settings.program.path.display(), why, "a helper is not confined");
         }
@@ -367,6 +381,7 @@ impl HelperPool {
         if !is_confined && self.owner == std::process::id() {
             self.state.lock().stats.unconfined += 1;
         }
+        is_confined
     }
 
     /// Whether a helper may have another job.
@@ -375,12 +390,6 @@ impl HelperPool {
         let is_slim = memory_bytes.is_none_or(|memory_bytes| grown_bytes <= memory_bytes / 2);
         is_slim && helper.jobs < jobs_max && helper.process.age() < age_max
     }
-}
-
-/// Whether another process has ended the helper, by `SIGKILL`. The system does so too, when it runs out of memory.
-fn is_from_outside(error: &HelperError) -> bool {
-    let HelperError::Failed(PeerError::Ended { end, .. }) = error else { return false };
-    *end == ProcessEnd::Signal(Signal::KILL.as_raw())
 }
 
 /// Whether the sender refused it, and no helper has seen it.
