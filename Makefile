@@ -62,10 +62,12 @@ weaken: ## Only leaves out one step of a protocol at a time; its model must noti
 shuttle: ## Runs random schedules of large scenarios, for URUK_SHUTTLE_SECONDS each; TEST names one file.
 	$(SHUTTLE) test --release -p shuttle-tests --test '$(TEST)'
 
-aarch64: setup ## Builds the executor for AArch64; runs the unit tests of recorder, core and dispatch there, in an emulator.
+aarch64: setup ## Runs unit tests for AArch64, in an emulator, and code that is linked here in an executor there.
 	@scripts/setup.sh --aarch64
 	$(AARCH64) test --target aarch64-unknown-linux-gnu -p uruk-recorder -p uruk-core -p uruk-dispatch --lib
 	$(AARCH64) build --target aarch64-unknown-linux-gnu -p uruk-executor
+	$(CHOSEN) URUK_AARCH64_EXECUTOR="$(CURDIR)/target/aarch64-unknown-linux-gnu/debug/uruk-executor" \
+	  $(CARGO) test -p uruk-pipeline --test link -- aarch64_executor::
 
 tsan: ## Runs core, dispatch and the protocol's tests under ThreadSanitizer.
 	@scripts/tsan.sh

@@ -127,6 +127,7 @@ mod tests {
         let entry = ExecutorAddr::from_ptr(throws as extern "C-unwind" fn(_, _, _) -> _ as *const u8);
         // SAFETY: `throws` has the required type.
         let code = unsafe { call_main(entry, 0, ptr::null_mut(), ptr::null_mut()) };
-        assert_eq!(code, END_OF_STACK);
+        // Before GCC 13.3, that of AArch64 gives an argument back in place of its result (GCC's bug 114843).
+        assert!(code == END_OF_STACK || cfg!(target_arch = "aarch64"), "{code}");
     }
 }

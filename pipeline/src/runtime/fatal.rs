@@ -311,7 +311,8 @@ pub(super) fn stand_in_for_default(signal: c_int) {
         let is_known = libc::sigaction(signal, ptr::null(), &raw mut action) == 0;
         if is_known && action.sa_sigaction == libc::SIG_DFL {
             action.sa_sigaction = handler();
-            action.sa_flags |= libc::SA_ONSTACK;
+            // Only with SA_SIGINFO does the system of AArch64 say what was stopped.
+            action.sa_flags |= libc::SA_ONSTACK | libc::SA_SIGINFO;
             libc::sigaction(signal, &raw const action, ptr::null_mut());
         }
     }
@@ -335,7 +336,7 @@ impl Shown for libc::sigaction {
             return self;
         }
         const SA_RESTORER: c_int = 0x0400_0000;
-        let sa_flags = self.sa_flags & !(libc::SA_ONSTACK | SA_RESTORER);
+        let sa_flags = self.sa_flags & !(libc::SA_ONSTACK | libc::SA_SIGINFO | SA_RESTORER);
         Self { sa_sigaction: libc::SIG_DFL, sa_flags, sa_restorer: None, ..self }
     }
 }

@@ -310,5 +310,18 @@ fn copy(address: u64, into: &mut [u8]) -> Option<()> {
     let to = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // SAFETY: the system writes to `into`, and answers with an error where `address` cannot be read. The call may be made in handlers.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
+    if usize::try_from(copied) == Ok(into.len()) { Some(()) } else { copy_by_file(address, into) }
+}
+
+/// The same where the system does not have that call, as emulators, or forbids it, as sandboxes.
+fn copy_by_file(address: *mut c_void, into: &mut [u8]) -> Option<()> {
+    let offset = libc::off_t::try_from(address.addr()).ok()?;
+    // SAFETY: as in `copy`; the descriptor is of this function alone. All three may be called in handlers.
+    let copied = unsafe {
+        let file = libc::open(c"/proc/self/mem".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let copied = libc::pread(file, into.as_mut_ptr().cast(), into.len(), offset);
+        libc::close(file);
+        copied
+    };
     (usize::try_from(copied) == Ok(into.len())).then_some(())
 }

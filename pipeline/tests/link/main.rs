@@ -23,6 +23,8 @@ mod support;
 mod threads;
 
 mod aarch64;
+#[cfg(feature = "helpers")]
+mod aarch64_executor;
 mod aarch64_runs;
 mod archives;
 mod built_graph;

@@ -121,9 +121,9 @@ mod tests {
             // SAFETY: a C call with all clobbers declared.
             unsafe {
                 asm!(
-                    "mov x17, x16",
                     "mov v0.d[1], {first}",
                     "mov v31.d[1], {second}",
+                    "mov x17, x16", // may have been one of the two
                     "bl {thunk}",
                     thunk = sym uruk_ifunc_lazy_thunk,
                     first = in(reg) 1_u64 << 32,
