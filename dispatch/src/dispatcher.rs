@@ -48,7 +48,7 @@ pub struct WorkStealingTaskDispatcher {
 }
 
 impl fmt::Debug for WorkStealingTaskDispatcher {
-    /// What its threads do at the moment: the pool's own state is two pages long.
+    /// Its threads and tasks at the moment: the pool's own state is two pages long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Metrics { workers, threads, blocked, running, queued, .. } = self.metrics();
         f.debug_struct("WorkStealingTaskDispatcher")

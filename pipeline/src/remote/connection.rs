@@ -64,6 +64,8 @@ struct OpenRequests {
     retiring: HashMap<u32, RetiringCode>,
     /// The executor has become a program, or is about to.
     runs_program: bool,
+    /// The program has closed the channel, and ends when it does.
+    is_let_go: bool,
     fault: Option<RemoteFault>,
     end: Option<RemoteError>,
 }
@@ -165,6 +167,7 @@ impl Connection {
         let sent = send(&mut self.sending.lock(), &mut wait);
         match sent {
             Ok(()) => Ok(()),
+            Err(ChannelError::Closed) if self.is_let_go() => Err(RemoteError::LetGo),
             Err(ChannelError::Closed) => {
                 // Only the reader knows what it said last. An executor that has closed one direction alone does not end by itself.
                 self.process.lock().reap();
@@ -210,7 +213,7 @@ impl Connection {
             {
                 return Ok(frame);
             }
-            if let Some(end) = requests.end.clone() {
+            if let Some(end) = requests.end.clone().or(requests.is_let_go.then_some(RemoteError::LetGo)) {
                 requests.open.remove(&id);
                 return Err(end);
             }
@@ -340,11 +343,19 @@ impl Connection {
         self.finish(end);
     }
 
+    /// Whether the channel, which is closed, was a program's. No request is answered any more, and none waits.
+    fn is_let_go(&self) -> bool {
+        let mut requests = self.requests.lock();
+        requests.is_let_go = requests.runs_program;
+        requests.is_let_go
+    }
+
     /// A program that has closed the channel may have another file executed in its place, or go on by itself: its end is the end.
     fn wait_for_what_it_became(&self, error: &ChannelError, ended: Option<&OwnedFd>) {
         if let (ChannelError::Closed, Some(ended)) = (error, ended)
-            && self.requests.lock().runs_program
+            && self.is_let_go()
         {
+            self.answered.notify_all();
             let mut ended = [PollFd::new(ended, PollFlags::IN)];
             while let Err(Errno::INTR) = poll(&mut ended, None) {}
         }

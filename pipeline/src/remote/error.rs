@@ -53,6 +53,9 @@ pub enum RemoteError {
         /// The message of the executor's dynamic linker.
         message: String,
     },
+    /// The program that it runs has closed the connection: it is about to end, or another file is executed in its place.
+    #[error("the executor's program takes no more code")]
+    LetGo,
     /// The request was made in a child of the host.
     #[error("the executor belongs to the process that has started it, and not to a child of that")]
     Forked,

@@ -2,34 +2,49 @@
 //!
 //! The C library ends a process with the last thread of all, and an executor has threads of its own, which watch the host to the end.
 
-use std::fs;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use uruk_core::sync::thread;
+use rustix::fs::Dir;
+use uruk_core::sync::{Arc, Latch, thread};
 
+use crate::peer::set_aside;
 use crate::runtime::exit::ExitError;
 use crate::runtime::thread_exit::on_end_of_thread;
+use crate::runtime::tls::SignalsBlocked;
 
-/// The names of an executor's own threads begin so.
-const OWN_THREADS: &str = "uruk ";
-
-/// How often it is looked whether there are others.
+/// How often it is looked whether there are other threads.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Has the process exit with 0 when this thread, its first, has ended and so have all others of the program.
+/// Has the process exit with 0 when this thread, its first, has ended and so have all others that are started from here on.
 ///
 /// # Errors
-/// As of [`on_end_of_thread`].
+/// As of [`on_end_of_thread`]; [`ExitError::Refused`] too if the system refuses a thread.
 pub(super) fn exit_with_the_last_thread() -> Result<(), ExitError> {
-    on_end_of_thread(|| {
-        // Refused, the process goes on until its host ends it.
-        let _ = thread::Builder::new().name(format!("{OWN_THREADS}last")).spawn(|| {
-            while has_threads().unwrap_or(false) {
+    let (first_ends, is_counted) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+    let watch = {
+        let (first_ends, is_counted) = (first_ends.clone(), is_counted.clone());
+        move || {
+            let so_far = ThreadsSoFar::new(); // with this one
+            is_counted.open();
+            first_ends.wait();
+            // Without the list the process ends with its host.
+            let Ok(so_far) = so_far else { return };
+            while so_far.others_run().unwrap_or(true) {
                 std::thread::park_timeout(LOOK_EVERY);
             }
-            exit();
-        });
-    })
+            exit()
+        }
+    };
+    let blocked = SignalsBlocked::now(); // The thread has them blocked to its end: signals are for the program's.
+    let started = thread::Builder::new().name("uruk last".to_owned()).spawn(watch);
+    drop(blocked);
+    started.map_err(|_| ExitError::Refused)?;
+    is_counted.wait();
+    on_end_of_thread(move || first_ends.open())
 }
 
 /// As the C library does with the last thread.
@@ -38,16 +53,38 @@ fn exit() -> ! {
     std::process::exit(0)
 }
 
-/// Whether a thread of the program runs. The first one is there to the end of the process, and does not run.
-fn has_threads() -> std::io::Result<bool> {
-    let first = std::process::id().to_string();
-    for entry in fs::read_dir("/proc/self/task")? {
-        let entry = entry?;
-        // One that has ended meanwhile has no name.
-        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_else(|_| OWN_THREADS.to_owned());
-        if entry.file_name() != *first && !name.starts_with(OWN_THREADS) {
-            return Ok(true);
-        }
+/// The threads of the process before the program begins.
+struct ThreadsSoFar {
+    directory: OwnedFd,
+    numbers: HashSet<Vec<u8>>,
+    /// The state of the first one, in `stat`.
+    first: OwnedFd,
+}
+
+impl ThreadsSoFar {
+    fn new() -> io::Result<Self> {
+        let directory = set_aside(File::open("/proc/self/task")?.into());
+        let first = set_aside(File::open("/proc/self/stat")?.into());
+        let numbers = numbers(&directory)?;
+        Ok(Self { directory, numbers, first })
     }
-    Ok(false)
+
+    /// Whether the first thread runs still, or one that is not of these.
+    fn others_run(&self) -> io::Result<bool> {
+        let mut stat = [0; 256];
+        let read = rustix::io::pread(&self.first, &mut stat, 0)?;
+        // The name may have brackets of its own.
+        let state =
+            stat[..read].windows(3).rev().find(|window| window.starts_with(b") ")).map(|found| found[2]);
+        Ok(state != Some(b'Z') || !numbers(&self.directory)?.is_subset(&self.numbers))
+    }
+}
+
+/// The numbers of the threads of the process, as text.
+fn numbers(directory: &OwnedFd) -> io::Result<HashSet<Vec<u8>>> {
+    let mut numbers = HashSet::new();
+    for entry in Dir::read_from(directory)? {
+        numbers.insert(entry?.file_name().to_bytes().to_vec());
+    }
+    Ok(numbers)
 }

@@ -7,6 +7,9 @@ use uruk_core::sync::Arc;
 
 use crate::debug::{DebugFile, NamedCode, NamedSymbol, SymbolTable};
 
+/// Objects with more bytes together are told without their DWARF: a message has an end.
+const FILE_BYTES_MAX: usize = 32 << 20;
+
 /// A [`NamedCode`] for which an executor has asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PublishedNames {
@@ -36,17 +39,11 @@ struct PublishedFile {
 }
 
 impl PublishedNames {
-    /// Ranges that those who are told of the code read.
-    pub(super) fn ranges_read(&self) -> impl Iterator<Item = (u64, u64)> {
-        let index = self.eh_frame_hdr.map(|at| (at, at.saturating_add(8)));
-        let code = (self.code.start, self.code.end);
-        self.ranges.iter().map(|range| (range.start, range.end)).chain([code]).chain(index)
-    }
-}
-
-impl From<&NamedCode> for PublishedNames {
-    fn from(named: &NamedCode) -> Self {
-        let NamedCode { dylib, units, code, ranges, eh_frame_hdr, is_stubs, symbols, files } = named;
+    /// With the DWARF of objects if there are readers of that.
+    pub(super) fn new(named: &NamedCode, has_readers: bool) -> Self {
+        let bytes = named.files.iter().map(|file| file.bytes().len()).sum::<usize>();
+        let files = if has_readers && bytes <= FILE_BYTES_MAX { &named.files[..] } else { &[] };
+        let NamedCode { dylib, units, code, ranges, eh_frame_hdr, is_stubs, symbols, .. } = named;
         let symbol = |symbol: NamedSymbol| PublishedSymbol {
             name: symbols.name(&symbol).into(),
             unit: symbol.unit,
@@ -65,6 +62,13 @@ impl From<&NamedCode> for PublishedNames {
             symbols: symbols.iter().map(symbol).collect(),
             files: files.iter().map(file).collect(),
         }
+    }
+
+    /// Ranges that those who are told of the code read.
+    pub(super) fn ranges_read(&self) -> impl Iterator<Item = (u64, u64)> {
+        let index = self.eh_frame_hdr.map(|at| (at, at.saturating_add(8)));
+        let code = (self.code.start, self.code.end);
+        self.ranges.iter().map(|range| (range.start, range.end)).chain([code]).chain(index)
     }
 }
 

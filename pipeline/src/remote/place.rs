@@ -19,7 +19,6 @@ use super::messages::{
     CALL, FIND, FOUND, Finding, FunctionCall, LOAD, LOADED, ModuleImage, PUBLISH, ProgramRun, Publication,
     PublishedSegment, RETURNED, RUN, START, StartLists,
 };
-use super::names::PublishedNames;
 use super::reach::{ReachedExecutor, reach};
 use super::settings::RemoteProgram;
 use super::variables::RemoteVariables;
@@ -271,7 +270,7 @@ impl Executor for RemoteExecutor {
             unwind: unwind.map(|table| (table.code.start, table.code.end, table.eh_frame_hdr)),
             tls: tls.as_ref().zip(image).map(|(tls, image)| ModuleImage::new(tls.placement(), image)),
             is_stubs,
-            names: names.as_ref().filter(|_| self.shared.program.tells_names()).map(PublishedNames::from),
+            names: names.as_ref().and_then(|names| self.shared.program.told(names)),
             end: end.as_ref().map(|end| (end.home.id(), end.ranges.iter().map(pair).collect())),
         };
         // Relaxed: a number of its own is all that is wanted.

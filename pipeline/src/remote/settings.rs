@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::address::ExecutorAddress;
 use super::messages::{GreetedPerf, GreetedWatchers};
-use crate::debug::PerfFormat;
+use super::names::PublishedNames;
+use crate::debug::{NamedCode, PerfFormat};
 use crate::peer::PeerProgram;
 
 /// A program that calls [`serve_executor`](super::serve_executor): one to be started, or one that [listens](super::ExecutorListener).
@@ -88,7 +89,7 @@ impl RemoteProgram {
     /// Has gdb know the code, if it is attached to the executor. Memory is sent then: gdb cannot write breakpoints into memory that is shared.
     ///
     /// # Cost
-    /// Each message with code has its names and debug information besides.
+    /// Each message with code has its names and debug information besides, up to 32 MiB of that: larger objects have names and frames alone.
     #[must_use]
     pub fn debugger(mut self, is_on: bool) -> Self {
         self.watchers.debugger = is_on;
@@ -102,9 +103,11 @@ impl RemoteProgram {
         self
     }
 
-    /// Whether a debugger or a profiler there is to know the names of code.
-    pub(super) fn tells_names(&self) -> bool {
-        self.watchers != GreetedWatchers::default()
+    /// The part of `names` that debuggers and profilers there are told.
+    pub(super) fn told(&self, names: &NamedCode) -> Option<PublishedNames> {
+        let GreetedWatchers { debugger, perf } = self.watchers;
+        let has_readers = debugger || perf == Some(GreetedPerf::JitDump);
+        (debugger || perf.is_some()).then(|| PublishedNames::new(names, has_readers))
     }
 
     /// Whether linked code comes by messages, as far as the program says.
