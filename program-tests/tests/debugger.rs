@@ -175,7 +175,6 @@ fn breakpoints_frames_and_variables_in_an_executor() {
     }
     let source = file("debugged.c", C.as_bytes()).expect("written");
     let steps = [&["set follow-fork-mode child"], &STEPS[..]].concat();
-    let printed = gdb(&steps, &["--debugger", "--executor", "-O0"], &[&source]);
     let wanted = [
         "hit Breakpoint 1, inner (value=10)",
         "#1  ",
@@ -186,7 +185,10 @@ fn breakpoints_frames_and_variables_in_an_executor() {
         " = 3",
         "hit Breakpoint 1, inner (value=12)",
     ];
-    assert_in_order(&printed, &wanted);
+    for options in [&["-O0"][..], &["-O0", "--lazy=module"]] {
+        let printed = gdb(&steps, &[&["--debugger", "--executor"], options].concat(), &[&source]);
+        assert_in_order(&printed, &wanted);
+    }
 }
 
 /// Functions that are compiled by themselves had no lines, and no variables.

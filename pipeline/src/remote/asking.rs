@@ -7,6 +7,7 @@ use uruk_core::sync::Arc;
 use super::answers::AnswerTable;
 use super::messages::{COUNTED, FIRST_CALL, StubCall};
 use super::replies::Replies;
+use crate::debug;
 use crate::peer::{HEADER_BYTES, empty_header};
 use crate::runtime::call_through::{CallElsewhere, FoundElsewhere, StubsElsewhere};
 use crate::runtime::tls::SignalsBlocked;
@@ -31,7 +32,9 @@ impl StubsElsewhere for HostStubs {
             return FoundElsewhere::default();
         }
         let body = StubCall::new(call, wants_references);
-        self.answers.ask(|number| self.replies.send(FIRST_CALL, number, &body))
+        let found = self.answers.ask(|number| self.replies.send(FIRST_CALL, number, &body));
+        debug::settle(); // The thread goes on into code that came with the answer.
+        found
     }
 
     fn counted_out(&self, call: CallElsewhere) -> bool {
