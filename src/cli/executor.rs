@@ -30,7 +30,8 @@ pub(crate) struct ExecutorArgs {
     /// Run the program in a process of its own, without compiler and linker, and say where it was when a fault ends it.
     ///
     /// This command compiles and links into memory that both share, waits for the program, and ends as it has ended. Objects that were built for
-    /// an executable (without -fPIC) may be refused.
+    /// an executable (without -fPIC) may be refused. With --lazy or --tiered, a child that the program forks has no compiler: it ends, with a
+    /// message, at a function that was not called before.
     ///
     /// With an address, uruk-executor --listen ADDR runs the program: unix:PATH on this machine, or HOST:PORT. Directory, environment and libraries
     /// are its own, and on HOST:PORT its input and output too.
