@@ -30,7 +30,7 @@
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
 //! files need no flags, the sources. `URUK_VARIANTS=lazy` runs those alone that have
-//! this in their names. `URUK_APART=executor` runs the variants that compile modules in another process, `URUK_APART=helpers` has helpers compile them.
+//! this in their names. `URUK_APART=executor` runs the variants that can be had there in another process, `URUK_APART=helpers` has helpers compile them.
 //! `URUK_NATIVE_ONLY=1` checks the native executables against the expectations and runs
 //! nothing else: that is for the author of a program.
 //!
@@ -100,6 +100,9 @@ const PACKAGE: &str = "package";
 /// The name in `skip` of all variants that another process runs.
 const EXECUTOR: &str = "executor";
 
+/// The name in `skip` of those of them in which functions are compiled when they are called.
+const EXECUTOR_LAZY: &str = "executor-lazy";
+
 /// The name in `skip` of versions for other processors, which an image of bitcode has besides.
 const VERSIONS: &str = "versions";
 
@@ -121,21 +124,23 @@ impl Compiles {
     }
 }
 
-/// Those that compile modules whole, in another place. Code that is at a fixed place in an executable is none of an executor's.
+/// Those that can be had in another place, there. Code that is at a fixed place in an executable is none of an executor's, and helpers compile
+/// modules.
 fn apart(variants: &[Variant], place: &str) -> Vec<Variant> {
-    let compiles = match place {
-        "executor" => Compiles::Executor,
-        "helpers" => Compiles::InHelpers,
-        _ => panic!("URUK_APART is executor or helpers, not {place}"),
+    let there = |variant: &Variant| {
+        let is_ir = matches!(variant.form, Form::BitcodeO0 | Form::BitcodeO2 | Form::Text | Form::Mixed);
+        let compiles = match (place, variant.compiles) {
+            ("executor", _) if variant.form == Form::Fixed => return None,
+            ("executor", Compiles::Whole) => Compiles::Executor,
+            ("executor", Compiles::Lazy) => Compiles::ExecutorLazy,
+            ("executor", Compiles::Tiered) => Compiles::ExecutorTiered,
+            ("helpers", Compiles::Whole) if is_ir => Compiles::InHelpers,
+            ("executor" | "helpers", _) => return None,
+            _ => panic!("URUK_APART is executor or helpers, not {place}"),
+        };
+        Some(Variant { compiles, ..*variant })
     };
-    let is_meant = |variant: &&Variant| {
-        variant.compiles == Compiles::Whole
-            && match compiles {
-                Compiles::Executor => variant.form != Form::Fixed,
-                _ => matches!(variant.form, Form::BitcodeO0 | Form::BitcodeO2 | Form::Text | Form::Mixed),
-            }
-    };
-    variants.iter().filter(is_meant).map(|variant| Variant { compiles, ..*variant }).collect()
+    variants.iter().filter_map(there).collect()
 }
 
 const DEFAULT: [Variant; 17] = [
@@ -226,7 +231,7 @@ impl Program {
         let all = std::env::var("URUK_APART").map_or(all.clone(), |place| apart(&all, &place));
         for (name, _) in &self.skipped {
             let is_known = Form::by_name(name).is_some()
-                || [LAZY, IMAGE, PACKAGE, EXECUTOR, VERSIONS].contains(&&**name);
+                || [LAZY, IMAGE, PACKAGE, EXECUTOR, EXECUTOR_LAZY, VERSIONS].contains(&&**name);
             assert!(is_known, "{}: `skip {name}` names no form", self.name);
         }
         let wanted = std::env::var("URUK_VARIANTS").unwrap_or_default();
@@ -234,7 +239,7 @@ impl Program {
         let is_skipped = |variant: &Variant| {
             let kinds: &[&str] = match variant.compiles {
                 Compiles::Lazy | Compiles::LazyModule | Compiles::Ahead | Compiles::Tiered => &[LAZY],
-                Compiles::ExecutorLazy | Compiles::ExecutorTiered => &[LAZY, EXECUTOR],
+                Compiles::ExecutorLazy | Compiles::ExecutorTiered => &[LAZY, EXECUTOR, EXECUTOR_LAZY],
                 Compiles::Image => &[IMAGE],
                 Compiles::Package => &[IMAGE, PACKAGE],
                 Compiles::Executor => &[EXECUTOR],

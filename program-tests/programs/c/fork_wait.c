@@ -5,6 +5,7 @@
 //# stdout: 20 children: sum 190
 //# stdout: exec: hello
 //# stdout: atexit in the parent alone: 1
+//# skip executor-lazy: a child of the process has no compiler
 /* A forked child runs the same code on its own data. */
 #include <pthread.h>
 #include <signal.h>
