@@ -39,7 +39,7 @@ impl Granted {
 /// kernel's own work does the same; pages of code here are written through another view, and do not change hands.
 ///
 /// Where the system forbids it (a sandbox, Linux before 4.16) nothing is done: x86 promises no more than that such a processor goes on
-/// correctly after the next interrupt or system call.
+/// correctly after the next interrupt or system call. AArch64 promises nothing: a thread that runs meanwhile may run what lay there before.
 ///
 /// Source: Intel's manual, volume 3, "Cross-modifying code"; `membarrier(2)`.
 pub(super) fn serialize() {

@@ -24,6 +24,7 @@ use uruk_core::{
 };
 
 use super::{ObjectBuffer, ObjectLayer};
+use crate::arch::Architecture;
 
 /// How much room a tentative definition asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -289,7 +290,7 @@ impl MaterializationUnit for CommonUnit {
     }
 }
 
-/// An ELF object for x86-64 whose symbol table holds one tentative definition:
+/// An ELF object for this processor whose symbol table holds one tentative definition:
 ///
 /// ```text
 /// 0      64            112          112 + strings    aligned to 8
@@ -305,8 +306,9 @@ fn object_with_common(name: &str, extent: CommonExtent, flags: SymbolFlags) -> V
     let sections_at = (strings_at + strings.len()).next_multiple_of(8);
     let mut object = Vec::with_capacity(sections_at + 3 * SECTION);
 
+    let machine = Architecture::HOST.machine().0.into();
     object.extend_from_slice(b"\x7FELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    put(&mut object, &[(1, 2), (62, 2), (1, 4), (0, 8), (0, 8), (sections_at as u64, 8), (0, 4)]);
+    put(&mut object, &[(1, 2), (machine, 2), (1, 4), (0, 8), (0, 8), (sections_at as u64, 8), (0, 4)]);
     put(&mut object, &[(HEADER as u64, 2), (0, 2), (0, 2), (SECTION as u64, 2), (3, 2), (2, 2)]);
 
     object.resize(HEADER + SYMBOL, 0);

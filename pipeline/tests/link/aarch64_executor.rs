@@ -110,11 +110,14 @@ struct Scene {
 impl Scene {
     /// `None` where there is no executor.
     fn new() -> Option<Self> {
+        Self::with_platform(Platform::new())
+    }
+
+    fn with_platform(platform: Platform) -> Option<Self> {
         let program = RemoteProgram::new("qemu-aarch64").argument("-L").argument(SYSROOT);
         let program = program.argument(executor_file()?).sends_memory(true);
         let place = RemoteExecutor::reach(&program).unwrap_or_else(|error| panic!("{}", chain(&error)));
-        let linking =
-            Linking::for_executor(Arc::new(place.clone()), place.code_memory(), Platform::of_process());
+        let linking = Linking::for_executor(Arc::new(place.clone()), place.code_memory(), platform);
         let symbols = RemoteSymbolsGenerator::new(place.clone());
         let _generator = linking.dylib.add_generator(Arc::new(symbols));
         Some(Self { place, linking })
@@ -181,7 +184,7 @@ fn a_program_of_several_files_runs_there() {
 
 #[test]
 fn a_program_starts_with_its_arguments_and_ends_with_its_code() {
-    let Some(scene) = Scene::new() else { return };
+    let Some(scene) = Scene::with_platform(Platform::of_process()) else { return };
     let (scene, _trackers) = scene.with_program();
     let main = scene.find("main");
     let arguments = ["program", "7"].map(|argument| CString::new(argument).expect("no zero"));
