@@ -70,6 +70,8 @@ aarch64: setup ## Runs unit tests for AArch64, in an emulator, and code that is 
 	$(AARCH64) build --target aarch64-unknown-linux-gnu -p uruk-executor
 	$(CHOSEN) URUK_AARCH64_EXECUTOR="$(CURDIR)/target/aarch64-unknown-linux-gnu/debug/uruk-executor" \
 	  $(CARGO) test -p uruk-pipeline --test link -- aarch64_executor::
+	$(CHOSEN) URUK_AARCH64_EXECUTOR="$(CURDIR)/target/aarch64-unknown-linux-gnu/debug/uruk-executor" \
+	  $(CARGO) test -p uruk --features cli --test executor -- in_an_emulator
 
 tsan: ## Runs core, dispatch and the protocol's tests under ThreadSanitizer.
 	@scripts/tsan.sh

@@ -11,12 +11,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open}
 use uruk::core::WithCauses;
 use uruk::pipeline::arch::Architecture;
 use uruk::pipeline::executor::Executor as _;
-use uruk::pipeline::ir::{IrCompiler, OptimizationLevel, ThreadSafeModule};
+use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, OptimizationLevel, ThreadSafeModule};
 use uruk::pipeline::memory::InProcessMemoryManager;
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::peer::{Channel, PeerProgram, ProcessEnd, receive_descriptors};
 use uruk::pipeline::remote::{
-    ExecutorAddress, ExecutorListener, RemoteError, RemoteProgram, Startup, serve_executor_watched,
+    ExecutorAddress, ExecutorListener, RemoteError, RemoteExecutor, RemoteProgram, Startup,
+    serve_executor_watched,
 };
 use uruk::{Jit, JitBuilder, JitError};
 
@@ -523,6 +524,28 @@ fn objects_are_for_the_architecture_of_the_executor() {
     for part in ["for x86-64", "links AArch64", "--target=aarch64-linux-gnu"] {
         assert!(told.contains(part), "no `{part}` in: {told}");
     }
+}
+
+/// IR is compiled for an executor in an emulator, which `make aarch64` names.
+#[test]
+fn an_engine_compiles_for_its_executor_in_an_emulator() {
+    let Some(executor) = std::env::var_os("URUK_AARCH64_EXECUTOR") else {
+        eprintln!("skipped: URUK_AARCH64_EXECUTOR names no executor; `make aarch64` builds one");
+        return;
+    };
+    let program = RemoteProgram::new("qemu-aarch64").argument("-L").argument("/usr/aarch64-linux-gnu");
+    let jit = Jit::builder().threads(2).executor(program.argument(executor)).build();
+    let jit = jit.unwrap_or_else(|error| panic!("{}", told(&error)));
+    assert_eq!(jit.executor().map(RemoteExecutor::architecture), Some(Architecture::AArch64));
+    assert_eq!(scene(&jit).unwrap_or_else(|error| panic!("{}", told(&error)))[0], 8);
+}
+
+#[test]
+fn a_target_of_another_architecture_than_the_code_runs_on_is_refused() {
+    let target = JitTargetMachineBuilder::of_architecture(Architecture::AArch64).expect("a target");
+    let error = Jit::builder().target(target).build().expect_err("the code runs here");
+    let told = told(&error);
+    assert!(told.contains("aarch64-unknown-linux-gnu") && told.contains("runs on x86-64"), "{told}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use uruk_pipeline::ir::{
     CodegenLevel, CompileError, Dump, IrCompileLayer, IrCompiler, JitTargetMachineBuilder, ModuleVersion,
     OptimizationLevel, OptimizationPipeline, Partition, helper_build,
 };
+use uruk_pipeline::object::ObjectLayer as _;
 use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
 use crate::cache::OpenCache;
@@ -74,7 +75,12 @@ impl CompileOptions {
             let what = "functions that are compiled when they are called".to_owned();
             return Err(CompileError::NotContained { what }.into());
         }
-        let target = self.target.map_or_else(JitTargetMachineBuilder::host, Ok)?;
+        let runs_on = linking.layer.architecture();
+        let target = self.target.map_or_else(|| JitTargetMachineBuilder::of_architecture(runs_on), Ok)?;
+        if target.architecture() != Some(runs_on) {
+            let message = format!("code of this engine runs on {runs_on}");
+            return Err(CompileError::Target { subject: (&*target.options().triple).into(), message }.into());
+        }
         let target = target.with_codegen_level(self.codegen_level);
         let target = if self.has_sections { target.with_sections(true, true) } else { target };
         let keeps_debug_info = self.keeps_debug_info.unwrap_or(is_debugged);

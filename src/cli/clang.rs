@@ -7,6 +7,9 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use uruk::Jit;
+use uruk::pipeline::arch::Architecture;
+use uruk::pipeline::executor::Executor as _;
 use uruk::pipeline::ir::OptimizationLevel;
 use uruk::pipeline::memory::TemporaryFile;
 use uruk::pipeline::object::is_script;
@@ -32,6 +35,22 @@ pub(crate) struct SourceOptions<'p> {
     pub(crate) with_lines: bool,
     /// The processor whose instructions are used; clang's own choice is the oldest.
     pub(crate) processor: Option<&'p str>,
+    /// The architecture that runs the code.
+    pub(crate) architecture: Architecture,
+}
+
+impl SourceOptions<'_> {
+    /// Without lines, for an engine that runs the code in this process.
+    pub(crate) fn here(optimize: OptimizationLevel) -> Self {
+        Self { optimize, with_lines: false, processor: None, architecture: Architecture::HOST }
+    }
+
+    /// The same for the place where an engine runs the code.
+    pub(crate) fn of_engine(jit: &Jit, optimize: OptimizationLevel) -> Self {
+        let here = Self::here(optimize);
+        let architecture = jit.executor().map_or(here.architecture, |executor| executor.architecture());
+        Self { architecture, ..here }
+    }
 }
 
 /// Why a source did not become bitcode.
@@ -81,11 +100,14 @@ pub(crate) fn compile_text(
 }
 
 fn command(path: &Path, language: &str, options: SourceOptions<'_>) -> Result<Command, ClangError> {
-    let SourceOptions { optimize, with_lines, processor } = options;
+    let SourceOptions { optimize, with_lines, processor, architecture } = options;
     let clang = found().ok_or_else(|| ClangError::NotFound { path: path.to_owned() })?;
     let mut command = Command::new(clang);
     if with_lines {
         command.arg("-g");
+    }
+    if architecture != Architecture::HOST {
+        command.arg(format!("--target={}", architecture.triple()));
     }
     // Each function says which processor it is for.
     let mut words = processor.unwrap_or_default().split(',').filter(|word| !word.is_empty());

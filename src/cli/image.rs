@@ -81,7 +81,7 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
     let observers = Observers::install(None, stats, false, &path.display().to_string())?;
     let built = builder(args).and_then(|builder| {
         let base = builder.base_target().to_owned();
-        let source = SourceOptions { optimize: args.optimize, with_lines: false, processor: Some(&base) };
+        let source = SourceOptions { processor: Some(&base), ..SourceOptions::here(args.optimize) };
         args.on.iter().try_for_each(|lower| builder.on(lower))?;
         for file in &args.files {
             add_file(&builder, file, args.language.as_deref(), source)?;
@@ -282,8 +282,7 @@ fn rejected(
 ) -> Result<Vec<(String, Rejection)>, ImageCommandError> {
     let reader = image.reader();
     let jit = Jit::builder().threads(1).optimization(sources.optimize).build()?;
-    let options =
-        SourceOptions { optimize: sources.optimize, with_lines: false, processor: processor(reader) };
+    let options = SourceOptions { processor: processor(reader), ..SourceOptions::here(sources.optimize) };
     let mut keyed = Vec::new();
     for file in &sources.files {
         let Some(source) = source(file, options)? else { continue };

@@ -120,7 +120,7 @@ fn read(file: &Path, args: &OptArgs) -> Result<ObjectBuffer, OptError> {
         match clang::language(file) {
             Some(language) => {
                 let optimize = args.optimize;
-                let options = clang::SourceOptions { optimize, with_lines: false, processor: None };
+                let options = clang::SourceOptions::here(optimize);
                 clang::compile_to_bitcode(file, language, options)?
             }
             None => std::fs::read(file).map_err(failed)?,

@@ -121,7 +121,7 @@ fn compile(
         // All compilations from then on are of the upper tier.
         tiers.stop();
     }
-    let source = SourceOptions { optimize: args.optimize, with_lines: false, processor: None };
+    let source = SourceOptions::here(args.optimize);
     for file in files {
         add_file(&jit, Path::new(file), None, source)?;
     }

@@ -271,7 +271,8 @@ fn link(
 
 fn add_and_link(jit: &Jit, args: &RunArgs, observers: &Observers) -> Result<ExecutorSymbolDef, RunError> {
     let mut is_instrumented = false;
-    let source = SourceOptions { optimize: args.optimize, with_lines: args.wants_lines(), processor: None };
+    let source =
+        SourceOptions { with_lines: args.wants_lines(), ..SourceOptions::of_engine(jit, args.optimize) };
     let (package, others) = image::load_package(jit, &args.files, &args.no_image, source)?;
     if let Some(package) = package {
         observers.watch_image(package);

@@ -265,6 +265,7 @@ unsafe extern "C-unwind" {
         data_sections: bool,
         large_data_threshold: u64,
     );
+    pub(super) fn uruk_llvm_initialize_aarch64();
     pub(super) fn uruk_llvm_machine_level(machine: LLVMTargetMachineRef) -> c_uint;
     pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
     pub(super) fn uruk_llvm_instructions(module: LLVMModuleRef) -> u64;

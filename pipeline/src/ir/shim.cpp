@@ -9,7 +9,9 @@
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringExtras.h>
 #include <llvm-c/Core.h>
+#include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
+#include <llvm/Config/Targets.h>
 #include <llvm/IR/DataLayout.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/GlobalAlias.h>
@@ -146,6 +148,17 @@ void uruk_llvm_configure_target_machine(LLVMTargetMachineRef T, bool FunctionSec
   Options.UseInitArray = true;
   Options.FunctionSections = FunctionSections;
   Options.DataSections = DataSections;
+}
+
+// Makes LLVM ready to generate code for AArch64, unless it was built without.
+void uruk_llvm_initialize_aarch64() {
+#if LLVM_HAS_AARCH64_TARGET
+  LLVMInitializeAArch64TargetInfo();
+  LLVMInitializeAArch64Target();
+  LLVMInitializeAArch64TargetMC();
+  LLVMInitializeAArch64AsmPrinter();
+  LLVMInitializeAArch64AsmParser();
+#endif
 }
 
 // How hard the machine's code generation tries, by LLVM's number.

@@ -13,12 +13,13 @@ use llvm_sys::target_machine::{LLVMGetDefaultTargetTriple, LLVMGetHostCPUFeature
 use serde::{Deserialize, Serialize};
 
 use super::error::CompileError;
-use super::ffi::{take_message, uruk_llvm_machine_level};
+use super::ffi::{take_message, uruk_llvm_initialize_aarch64, uruk_llvm_machine_level};
 use super::library;
 use super::machines::with_machine;
 use super::module::LockedModule;
 use super::optimize::OptimizationLevel;
 use super::target_machine::TargetMachine;
+use crate::arch::Architecture;
 use crate::object::ObjectBuffer;
 
 /// How hard code generation tries, apart from the passes over the IR.
@@ -162,6 +163,27 @@ impl JitTargetMachineBuilder {
         Ok(Self { is_host: true, ..Self::unchecked(decided) })
     }
 
+    /// The processors of an architecture: this one with all that it can do, if that is of it; otherwise those that have what all of them have.
+    ///
+    /// # Errors
+    /// As of [`host`](Self::host). If this LLVM cannot generate code for the architecture, the first module says so.
+    ///
+    /// # Cost
+    /// LLVM is not called.
+    pub fn of_architecture(architecture: Architecture) -> Result<Self, CompileError> {
+        let host = Self::host()?;
+        if architecture == Architecture::HOST {
+            return Ok(host);
+        }
+        let (triple, cpu) = (architecture.triple().to_owned(), "generic".to_owned());
+        Ok(Self::unchecked(TargetOptions { triple, cpu, ..host.decided }))
+    }
+
+    /// The architecture that code is generated for. `None` if it is none that is linked.
+    pub fn architecture(&self) -> Option<Architecture> {
+        if self.is_host { Some(Architecture::HOST) } else { Architecture::of_triple(&self.decided.triple) }
+    }
+
     /// The target of these `options`.
     ///
     /// # Errors
@@ -284,18 +306,29 @@ impl JitTargetMachineBuilder {
         Ok(self.data_layout.get_or_init(|| layout.into()))
     }
 
+    /// Makes LLVM ready to generate code for it.
+    fn initialize(&self) -> Result<(), CompileError> {
+        static AARCH64: OnceLock<()> = OnceLock::new();
+        initialize()?;
+        if !self.is_host && self.architecture() == Some(Architecture::AArch64) {
+            // SAFETY: LLVM is loaded. Its registry of targets is written here alone and in `initialize`, each once.
+            AARCH64.get_or_init(|| unsafe { uruk_llvm_initialize_aarch64() });
+        }
+        Ok(())
+    }
+
     /// Lends this thread's target machine for these options.
     pub(super) fn with_machine<R>(
         &self,
         use_machine: impl FnOnce(&TargetMachine) -> R,
     ) -> Result<R, CompileError> {
-        initialize()?;
+        self.initialize()?;
         with_machine(self.options(), use_machine)
     }
 
     /// The assembly of `module`, which is used up: from a machine of its own, so that this thread's make the same objects afterwards.
     pub(super) fn assembly_of(&self, module: &LockedModule<'_>) -> Result<ObjectBuffer, CompileError> {
-        initialize()?;
+        self.initialize()?;
         TargetMachine::create(self.options())?.emit_assembly(module)
     }
 }

@@ -25,6 +25,8 @@ mod threads;
 mod aarch64;
 #[cfg(feature = "helpers")]
 mod aarch64_executor;
+#[cfg(feature = "llvm")]
+mod aarch64_ir;
 mod aarch64_runs;
 mod archives;
 mod built_graph;
