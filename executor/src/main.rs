@@ -8,6 +8,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use uruk_pipeline::peer::PeerProgram;
@@ -16,9 +17,10 @@ use uruk_pipeline::remote::{ExecutorAddress, ExecutorListener, serve_executor};
 const HELP: &str = "\
 Runs code that `uruk run --executor=ADDR` compiles and links, a process for each program.
 
-Usage: uruk-executor --listen ADDR
+Usage: uruk-executor --listen ADDR [--count N]
 
       --listen ADDR  unix:PATH, a socket for the user who starts this; or HOST:PORT
+      --count N      serves so many hosts at a time, and refuses others; 64 without it
       --version      the version, which a host has to have too
       --help         this text
 
@@ -46,9 +48,10 @@ fn main() -> ExitCode {
         Some([]) => serve_executor(),
         Some(["--help"]) => io::stdout().write_all(HELP.as_bytes()),
         Some(["--version"]) => writeln!(io::stdout(), "uruk-executor {}", env!("CARGO_PKG_VERSION")),
-        Some(["--listen", address]) => match address.parse() {
-            Ok(address) => listen(&address),
-            Err(error) => return refused(&error.to_string()),
+        Some(["--listen", address, rest @ ..]) => match (address.parse(), count(rest)) {
+            (Ok(address), Some(count)) => listen(&address, count),
+            (Err(error), _) => return refused(&error.to_string()),
+            (_, None) => return refused("--count needs a number that is not zero; see --help"),
         },
         _ => return refused("the arguments are not understood; see --help"),
     };
@@ -61,9 +64,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// How many hosts are served at a time, if the arguments say it; nothing if they say something else.
+fn count(arguments: &[&str]) -> Option<Option<NonZeroUsize>> {
+    match arguments {
+        [] => Some(None),
+        ["--count", count] => count.parse().ok().map(Some),
+        _ => None,
+    }
+}
+
 /// Has a process serve each host, and tells where they may connect.
-fn listen(address: &ExecutorAddress) -> io::Result<()> {
+fn listen(address: &ExecutorAddress, count: Option<NonZeroUsize>) -> io::Result<()> {
     let listener = ExecutorListener::bind(address)?;
+    let listener = count.into_iter().fold(listener, |listener, count| listener.count(count.get()));
     writeln!(io::stdout(), "listening at {}", listener.address()?)?;
     // The file that runs, also when an update has put another one in its place.
     listener.serve(&PeerProgram { path: "/proc/self/exe".into(), arguments: Vec::new() })

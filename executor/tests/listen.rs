@@ -16,8 +16,13 @@ struct Listener {
 impl Listener {
     /// It may have so many descriptors.
     fn start(name: &str, descriptors: u32) -> Self {
+        Self::start_for(name, descriptors, 1_000)
+    }
+
+    /// And serve so many hosts at a time.
+    fn start_for(name: &str, descriptors: u32, count: usize) -> Self {
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let script = format!("ulimit -n {descriptors}; exec \"$0\" --listen \"unix:$1\"");
+        let script = format!("ulimit -n {descriptors}; exec \"$0\" --listen \"unix:$1\" --count {count}");
         let mut command = Command::new("sh");
         command.args(["-c", &script, env!("CARGO_BIN_EXE_uruk-executor")]).arg(&path);
         let mut process = command.stdout(Stdio::piped()).spawn().expect("a shell");
@@ -66,4 +71,20 @@ fn a_listener_that_cannot_serve_a_host_serves_others() {
     let later = (0..200).find_map(|_| listener.reach().ok()).expect("it has descriptors again");
     assert!(first.find(&["getpid"]).is_ok() && later.find(&["getpid"]).is_ok());
     assert!(listener.process.try_wait().expect("it is a child").is_none(), "it runs on");
+}
+
+#[test]
+fn a_host_beyond_the_count_is_refused_until_one_has_gone() {
+    let listener = Listener::start_for("count", 256, 1);
+    let first = listener.reach().expect("an executor");
+    for _ in 0..3 {
+        let RemoteError::Connect { source, .. } = listener.reach().expect_err("it serves one already") else {
+            panic!("it is told on connecting")
+        };
+        assert_eq!(source.to_string(), "it serves 1 hosts already, and no more");
+    }
+    assert!(first.find(&["getpid"]).is_ok());
+    drop(first);
+    let next = (0..200).find_map(|_| listener.reach().ok()).expect("there is room again");
+    assert!(next.find(&["getpid"]).is_ok());
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, pidfd_send_signal,
 };
@@ -360,8 +361,12 @@ pub fn end_with_parent(channel: &Channel, parent: Option<u32>) -> io::Result<()>
         awaited.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut awaited, None) {
             Err(Errno::INTR) => {}
-            // Not by `exit`, which would run destructors beside the work.
-            _ => _ = kill_process(getpid(), Signal::KILL),
+            // Not by `exit`, which would run destructors beside the work. A child of this process may have the channel too, whose
+            // other side learns of the end all the same.
+            _ => {
+                let _ = shutdown(&stream, Shutdown::Both);
+                _ = kill_process(getpid(), Signal::KILL);
+            }
         }
     };
     let started = uruk_core::sync::thread::Builder::new().name("uruk parent".to_owned()).spawn(watch);

@@ -9,31 +9,29 @@
 
 use std::fs;
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{Timespec, poll};
 use rustix::fs::{Mode, fchmod};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_keepalive, set_tcp_nodelay};
-use rustix::net::{
-    AddressFamily, RecvFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, recv, shutdown, socket_with,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use uruk_core::sync::Arc;
+use uruk_core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::address::ExecutorAddress;
-use super::messages::{ENDED, ProcessEndThere};
-use crate::peer::{Channel, Deadline, PeerProgram, ProcessEnd};
-
-/// How long a host may take to close its side when its executor has ended.
-const PATIENCE: Duration = Duration::from_secs(1);
+use super::attend::{refuse_host, serve_host};
+use super::dial::prepare;
+use crate::peer::PeerProgram;
 
 /// How long a listener waits when a host could not be served.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// So many hosts are served at a time.
+const HOSTS_MAX: usize = 64;
 
 /// So many hosts wait to be let in.
 const BACKLOG: i32 = 128;
@@ -45,6 +43,7 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct ExecutorListener {
     socket: ListeningSocket,
+    hosts_max: usize,
 }
 
 #[derive(Debug)]
@@ -63,7 +62,14 @@ impl ExecutorListener {
             ExecutorAddress::Unix(path) => ListeningSocket::Unix(bind_for_owner(path)?, path.clone()),
             ExecutorAddress::Tcp(place) => ListeningSocket::Tcp(TcpListener::bind(place.as_str())?),
         };
-        Ok(Self { socket })
+        Ok(Self { socket, hosts_max: HOSTS_MAX })
+    }
+
+    /// How many hosts are served at a time; 64, unless this says otherwise. Another one is told so, and has no executor. Zero counts as one.
+    #[must_use]
+    pub fn count(mut self, hosts: usize) -> Self {
+        self.hosts_max = hosts.max(1);
+        self
     }
 
     /// Where it listens: a port that was given as 0 is the one that the system has chosen.
@@ -82,9 +88,18 @@ impl ExecutorListener {
     /// # Errors
     /// The system's, if this is no listening socket any more. A host that cannot be served, for lack of descriptors or threads, is let go, and others
     /// can connect.
+    ///
+    /// # Concurrency
+    /// A thread for each host, also for a second for one that is refused. An executor whose host is gone, or has closed its connection, is
+    /// ended a second later if it has not ended by itself.
     pub fn serve(&self, program: &PeerProgram) -> io::Result<()> {
+        let taken = Arc::new(AtomicUsize::new(0));
         loop {
-            match self.accept().and_then(|connection| serve_beside(connection, program.clone())) {
+            let served = self.accept().and_then(|connection| {
+                let place = TakenPlace::take(&taken, self.hosts_max);
+                serve_beside(connection, place, program.clone(), self.hosts_max)
+            });
+            match served {
                 Ok(()) => {}
                 Err(error) if is_lasting(&error) => return Err(error),
                 // Those that are served may end meanwhile. An interruption makes it shorter.
@@ -112,25 +127,6 @@ impl Drop for ExecutorListener {
             let _ = fs::remove_file(path);
         }
     }
-}
-
-/// A connection to the executor that listens at `address`.
-pub(super) fn connect(address: &ExecutorAddress) -> io::Result<OwnedFd> {
-    match address {
-        ExecutorAddress::Unix(path) => Ok(UnixStream::connect(path)?.into()),
-        ExecutorAddress::Tcp(place) => {
-            let connection = TcpStream::connect(place.as_str())?.into();
-            prepare(&connection)?;
-            Ok(connection)
-        }
-    }
-}
-
-/// Messages are small and awaited; and a machine that is switched off says nothing.
-fn prepare(connection: &OwnedFd) -> io::Result<()> {
-    set_tcp_nodelay(connection, true)?;
-    set_socket_keepalive(connection, true)?;
-    Ok(())
 }
 
 fn bind_for_owner(path: &Path) -> io::Result<UnixListener> {
@@ -163,35 +159,39 @@ fn is_lasting(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::BADF | Errno::INVAL | Errno::NOTSOCK))
 }
 
-fn serve_beside(connection: OwnedFd, program: PeerProgram) -> io::Result<()> {
+/// Starts a thread for a connection, which has `place` until its executor has ended.
+fn serve_beside(
+    connection: OwnedFd,
+    place: Option<TakenPlace>,
+    program: PeerProgram,
+    most: usize,
+) -> io::Result<()> {
     let serve = move || {
         // The host sees the end of its connection.
-        let _ = serve_host(connection, &program);
+        let _ = match &place {
+            Some(_) => serve_host(connection, &program),
+            None => refuse_host(connection, &format!("it serves {most} hosts already, and no more")),
+        };
     };
     uruk_core::sync::thread::Builder::new().name("uruk executor".to_owned()).spawn(serve).map(drop)
 }
 
-/// Has an executor serve a host, waits for its end, and tells the host.
-fn serve_host(connection: OwnedFd, program: &PeerProgram) -> io::Result<()> {
-    let mut command = Command::new(&program.path);
-    command.args(&program.arguments).stdin(connection.try_clone()?);
-    let ended = command.spawn()?.wait();
-    let mut channel = Channel::new(connection);
-    let end = ProcessEndThere::from(ProcessEnd::of(ended));
-    let body = postcard::to_stdvec(&end).expect("a vector takes everything");
-    channel.send(ENDED, 0, &body, &[]).map_err(io::Error::other)?;
-    // Were the connection closed while there are messages of the host, it could lose what the executor has sent.
-    shutdown(channel.stream(), Shutdown::Write)?;
-    let deadline = Deadline::after(PATIENCE);
-    let mut rest = [0; 4 << 10];
-    while !deadline.is_over() {
-        let mut awaited = [PollFd::from_borrowed_fd(channel.stream(), PollFlags::IN)];
-        let _ = poll(&mut awaited, deadline.left().as_ref());
-        match recv(channel.stream(), &mut rest, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => break,
-            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
-            Err(_) => break,
+/// A place for a host, until this is dropped.
+struct TakenPlace(Arc<AtomicUsize>);
+
+impl TakenPlace {
+    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        // Relaxed, here and below: a number, and nothing is read by it. One thread takes places.
+        if taken.load(Ordering::Relaxed) >= most {
+            return None;
         }
+        taken.fetch_add(1, Ordering::Relaxed);
+        Some(Self(taken.clone()))
     }
-    Ok(())
+}
+
+impl Drop for TakenPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

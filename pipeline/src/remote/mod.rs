@@ -41,8 +41,10 @@
 mod address;
 mod answers;
 mod asking;
+mod attend;
 mod calls;
 mod connection;
+mod dial;
 mod error;
 mod faults;
 mod finds;

@@ -7,10 +7,10 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 
 use super::address::ExecutorAddress;
+use super::dial::connect;
 use super::error::RemoteError;
-use super::listen::connect;
 use super::messages::{
-    ENDED, GREETING_BYTES_MAX, GreetedMemory, HELLO, HostGreeting, PROTOCOL, ProcessEndThere, READY,
+    BROKEN, ENDED, GREETING_BYTES_MAX, GreetedMemory, HELLO, HostGreeting, PROTOCOL, ProcessEndThere, READY,
     ReadyPlace,
 };
 use super::settings::{RemotePlace, RemoteProgram};
@@ -135,7 +135,7 @@ fn start(
 
 fn join(address: &ExecutorAddress, program: &RemoteProgram, is_sent: bool) -> io::Result<ReachedExecutor> {
     let (memory, is_local) = (OfferedMemory::new(is_sent)?, program.place.is_local());
-    let mut channel = Channel::new(connect(address)?);
+    let mut channel = Channel::new(connect(address, program.start_limit)?);
     let socket = channel.stream().try_clone_to_owned()?;
     let deadline = Deadline::after(program.start_limit);
     let greeting = HostGreeting {
@@ -153,6 +153,11 @@ fn join(address: &ExecutorAddress, program: &RemoteProgram, is_sent: bool) -> io
     if ready.kind == ENDED {
         let end = postcard::from_bytes::<ProcessEndThere>(ready.body()).map_err(io::Error::other)?;
         return Err(io::Error::other(format!("its process {} before it was ready", ProcessEnd::from(end))));
+    }
+    if ready.kind == BROKEN {
+        return Err(io::Error::other(
+            postcard::from_bytes::<String>(ready.body()).map_err(io::Error::other)?,
+        ));
     }
     let (ready, architecture, entries) = read_ready(&ready).map_err(io::Error::other)?;
     let memory = memory.placed(&ready).map_err(io::Error::other)?;
@@ -172,8 +177,11 @@ fn greet(
     let greeting = postcard::to_stdvec(greeting).expect("a vector takes everything");
     let mut wait = |stream: BorrowedFd<'_>, until| deadline.wait_for(stream, until);
     let sent = send_descriptors(channel.stream(), descriptors);
-    sent.and_then(|()| channel.send_while(HELLO, 0, &greeting, &[], &mut wait))
-        .map_err(|error| (error, false))?;
+    match sent.and_then(|()| channel.send_while(HELLO, 0, &greeting, &[], &mut wait)) {
+        // One that has closed its side may have said why before.
+        Ok(()) | Err(ChannelError::Closed) => {}
+        Err(error) => return Err((error, false)),
+    }
     channel.receive_while(&mut wait).map_err(|error| (error, true))
 }
 

@@ -1,5 +1,6 @@
 //! LLVM IR for AArch64: compiled by the engine, compared with `llc`, linked into made-up memory. Skipped without `llc` and clang.
 
+use std::io::Write as _;
 use std::process::Command;
 
 use object::{Object as _, ObjectSection as _};
@@ -50,7 +51,7 @@ fn code_of(object: &[u8]) -> (Vec<u8>, Vec<String>) {
 #[test]
 fn ir_becomes_the_code_that_llc_makes_of_it() {
     if Command::new(LLC).arg("--version").output().is_err() {
-        eprintln!("skipped: there is no {LLC}");
+        writeln!(std::io::stderr(), "skipped: there is no {LLC}").expect("standard error");
         return;
     }
     let ours = compiled();
@@ -73,7 +74,7 @@ fn ir_becomes_the_code_that_llc_makes_of_it() {
 #[test]
 fn ir_for_it_is_linked() {
     if !has_tools() {
-        eprintln!("skipped: there is no clang, or no ld.lld");
+        writeln!(std::io::stderr(), "skipped: there is no clang, or no ld.lld").expect("standard error");
         return;
     }
     let object = compiled();
