@@ -530,7 +530,11 @@ fn objects_are_for_the_architecture_of_the_executor() {
 #[test]
 fn an_engine_compiles_for_its_executor_in_an_emulator() {
     let Some(executor) = std::env::var_os("URUK_AARCH64_EXECUTOR") else {
-        eprintln!("skipped: URUK_AARCH64_EXECUTOR names no executor; `make aarch64` builds one");
+        writeln!(
+            std::io::stderr(),
+            "skipped: URUK_AARCH64_EXECUTOR names no executor; `make aarch64` builds one"
+        )
+        .expect("standard error");
         return;
     };
     let program = RemoteProgram::new("qemu-aarch64").argument("-L").argument("/usr/aarch64-linux-gnu");
