@@ -6,7 +6,7 @@
 //! The linker decides by the [`Class`] of an edge, and never by its number.
 //!
 //! **Architecture Invariant:** outside this folder no code names a relocation type or an edge kind of an architecture, and none spells an
-//! instruction as bytes (`program-tests/tests/tidy/architectures.rs`). [`host`] is the architecture of this process, for code that runs here.
+//! instruction as bytes (`program-tests/tests/tidy/architectures.rs`). `host` is the architecture of this process, for code that runs here.
 
 pub mod aarch64;
 mod kind;
