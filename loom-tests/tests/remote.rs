@@ -41,6 +41,7 @@
 #[path = "../../pipeline/src/remote/answers.rs"]
 mod answers;
 #[path = "../../pipeline/src/remote/calls.rs"]
+#[expect(dead_code, reason = "the model's threads are not refused")]
 mod calls;
 #[path = "../../pipeline/src/remote/jobs.rs"]
 mod jobs;
