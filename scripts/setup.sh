@@ -27,7 +27,8 @@ packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ mak
 
 # gcc-aarch64-linux-gnu         links programs for AArch64
 # libc6-dev-arm64-cross         the C library of these programs, which qemu runs
-aarch64_packages=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+# g++-aarch64-linux-gnu         the C++ headers and library of these programs
+aarch64_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross)
 
 die() {
   printf 'setup: %s\n' "$@" >&2

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use uruk_core::sync::Arc;
 use uruk_core::{DefinitionGenerator, GenerateRequest, SharedError};
-use uruk_pipeline::object::{ObjectBuffer, StaticArchiveGenerator};
+use uruk_pipeline::arch::Architecture;
+use uruk_pipeline::object::{ObjectBuffer, ObjectLayer as _, StaticArchiveGenerator};
 
 use crate::error::JitError;
 use crate::files::Files;
@@ -24,9 +25,9 @@ pub(crate) struct CompilerRuntime {
 }
 
 impl CompilerRuntime {
-    /// The machine's support library, if it has one; `files` makes units of its members.
+    /// The support library for the architecture that the code runs on, if this machine has it; `files` makes units of its members.
     pub(crate) fn find(files: Arc<Files>) -> Option<Self> {
-        let path = find()?;
+        let path = find(files.linking.layer.architecture())?;
         Some(Self { name: path.display().to_string(), path, files, archive: std::sync::OnceLock::new() })
     }
 
@@ -57,12 +58,20 @@ impl fmt::Debug for CompilerRuntime {
 }
 
 /// Directories that hold one directory for each version of GCC, as Debian, Fedora and Arch have them.
-const ROOTS: [&str; 3] =
+const X86_64_ROOTS: [&str; 3] =
     ["/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-redhat-linux", "/usr/lib/gcc/x86_64-pc-linux-gnu"];
 
-/// The newest `libgcc.a` of the machine.
-fn find() -> Option<PathBuf> {
-    ROOTS.iter().find_map(|root| newest(Path::new(root)))
+/// The same for AArch64; the second is for code that is compiled on another machine.
+const AARCH64_ROOTS: [&str; 2] = ["/usr/lib/gcc/aarch64-linux-gnu", "/usr/lib/gcc-cross/aarch64-linux-gnu"];
+
+/// The newest `libgcc.a` for an architecture.
+fn find(architecture: Architecture) -> Option<PathBuf> {
+    let roots = match architecture {
+        Architecture::X86_64 => &X86_64_ROOTS[..],
+        Architecture::AArch64 => &AARCH64_ROOTS,
+        _ => &[],
+    };
+    roots.iter().find_map(|root| newest(Path::new(root)))
 }
 
 fn newest(root: &Path) -> Option<PathBuf> {

@@ -1,6 +1,7 @@
 //! `--executor`: the program runs in a process of its own, which this command links for.
 
 use std::ffi::{CString, c_int};
+use std::str::FromStr;
 
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -10,7 +11,9 @@ use uruk::core::ExecutorSymbolDef;
 use uruk::core::sync::Arc;
 use uruk::core::sync::atomic::AtomicBool;
 use uruk::pipeline::peer::ProcessEnd;
-use uruk::pipeline::remote::{ExecutorAddress, RemoteError, RemoteExecutor, RemoteProgram, Startup};
+use uruk::pipeline::remote::{
+    ExecutorAddress, ExecutorAddressError, RemoteError, RemoteExecutor, RemoteProgram, Startup,
+};
 
 use super::args::RunArgs;
 use super::examples::HOW;
@@ -34,7 +37,8 @@ pub(crate) struct ExecutorArgs {
     /// message, at a function that was not called before.
     ///
     /// With an address, uruk-executor --listen ADDR runs the program: unix:PATH on this machine, or HOST:PORT. Directory, environment and libraries
-    /// are its own, and on HOST:PORT its input and output too.
+    /// are its own, and on HOST:PORT its input and output too. exec:COMMAND starts another program than this one, by words without quotes: sources and
+    /// LLVM IR are compiled for its processor, as in --executor='exec:qemu-aarch64 -L /usr/aarch64-linux-gnu uruk-executor'.
     ///
     /// --debugger and --perf are for that process.
     #[arg(
@@ -45,14 +49,42 @@ pub(crate) struct ExecutorArgs {
         require_equals = true,
         conflicts_with_all = ["backtrace", "image", "no_image"],
     )]
-    pub(crate) executor: Option<Option<ExecutorAddress>>,
+    pub(crate) executor: Option<Option<ExecutorPlace>>,
+}
+
+/// An address, or a command.
+#[derive(Clone, Debug)]
+pub(crate) enum ExecutorPlace {
+    Listening(ExecutorAddress),
+    Started(Vec<String>),
+}
+
+impl FromStr for ExecutorPlace {
+    type Err = ExecutorAddressError;
+
+    fn from_str(text: &str) -> Result<Self, ExecutorAddressError> {
+        match text.strip_prefix("exec:") {
+            Some(command) if !command.trim().is_empty() => {
+                Ok(Self::Started(command.split_whitespace().map(str::to_owned).collect()))
+            }
+            _ => text.parse().map(Self::Listening),
+        }
+    }
 }
 
 impl ExecutorArgs {
     /// The program that runs the code: this command, started once more. Nothing if it runs here.
     pub(crate) fn program(&self) -> Option<RemoteProgram> {
         Some(match self.executor.clone()? {
-            Some(address) => RemoteProgram::listening_at(address),
+            Some(ExecutorPlace::Listening(address)) => RemoteProgram::listening_at(address),
+            Some(ExecutorPlace::Started(command)) => {
+                let (program, arguments) = command.split_first()?;
+                let program = arguments
+                    .iter()
+                    .fold(RemoteProgram::new(program), |program, word| program.argument(word));
+                // An emulator may go on with code that it has translated, where the code that is shared was written anew.
+                program.sends_memory(true)
+            }
             // The file that runs, also when an update has put another one in its place.
             None => RemoteProgram::new("/proc/self/exe").argument("executor"),
         })

@@ -281,7 +281,7 @@ impl MaterializationUnit for CommonUnit {
             room.decided = true;
             room.extent
         };
-        let object = object_with_common(self.symbol.as_str(), extent, self.flags);
+        let object = object_with_common(self.layer.architecture(), self.symbol.as_str(), extent, self.flags);
         self.layer.emit(responsibility, ObjectBuffer::new(name, object));
     }
 
@@ -290,13 +290,13 @@ impl MaterializationUnit for CommonUnit {
     }
 }
 
-/// An ELF object for this processor whose symbol table holds one tentative definition:
+/// An ELF object whose symbol table holds one tentative definition:
 ///
 /// ```text
 /// 0      64            112          112 + strings    aligned to 8
 /// | head | two symbols | strings    | padding        | three section headers |
 /// ```
-fn object_with_common(name: &str, extent: CommonExtent, flags: SymbolFlags) -> Vec<u8> {
+fn object_with_common(arch: Architecture, name: &str, extent: CommonExtent, flags: SymbolFlags) -> Vec<u8> {
     const HEADER: usize = 64;
     const SYMBOL: usize = 24;
     const SECTION: usize = 64;
@@ -306,7 +306,7 @@ fn object_with_common(name: &str, extent: CommonExtent, flags: SymbolFlags) -> V
     let sections_at = (strings_at + strings.len()).next_multiple_of(8);
     let mut object = Vec::with_capacity(sections_at + 3 * SECTION);
 
-    let machine = Architecture::HOST.machine().0.into();
+    let machine = arch.machine().0.into();
     object.extend_from_slice(b"\x7FELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     put(&mut object, &[(1, 2), (machine, 2), (1, 4), (0, 8), (0, 8), (sections_at as u64, 8), (0, 4)]);
     put(&mut object, &[(HEADER as u64, 2), (0, 2), (0, 2), (SECTION as u64, 2), (3, 2), (2, 2)]);
