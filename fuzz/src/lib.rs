@@ -8,17 +8,22 @@ mod ask;
 #[path = "../../pipeline/tests/crafted/mod.rs"]
 mod crafted;
 
-use std::path::Path;
+use std::io::Write as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
 
 use crafted::choices::{self, Choices};
 use crafted::drive;
-use uruk_core::SymbolFlags;
+use uruk_core::{ExecutorAddr, SymbolFlags};
 use uruk_pipeline::arch::ProcessorLevel;
 use uruk_pipeline::image::{BuiltInstance, BuiltUnit, HostParts, ImageReader, link_image, package, seal};
 use uruk_pipeline::memory::InProcessMemoryManager;
 use uruk_pipeline::object::ObjectBuffer;
-use uruk_pipeline::peer::{FrameLimits, FrameReader};
+use uruk_pipeline::peer::{Channel, FrameLimits, FrameReader, receive_descriptors};
+use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram};
 
 /// An input begins with this where the rest is a file as it is. `scripts/fuzz.sh` writes such inputs to begin with.
 const FILE: u8 = b'F';
@@ -121,4 +126,48 @@ fn sound_package() -> Vec<u8> {
     host.add_instance(instance).unwrap_or_default();
     let package = package(units.into(), &ProcessorLevel::V1.into()).with_host(host, |_| true);
     package.unwrap_or_default().to_bytes()
+}
+
+/// Connects to an executor that says what the input says, and asks it for symbols, a library and a call. Errors are what there may be.
+pub fn executor(input: &[u8]) {
+    static LISTENER: OnceLock<(PathBuf, UnixListener)> = OnceLock::new();
+    let (path, listener) = LISTENER.get_or_init(|| {
+        let path = std::env::temp_dir().join(format!("uruk-fuzz-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).expect("the temporary directory is writable");
+        (path, listener)
+    });
+    let limit = Duration::from_secs(1);
+    let address = format!("unix:{}", path.display()).parse().expect("the address of a socket");
+    let program = RemoteProgram::listening_at(address);
+    let program = program.start_limit(limit).request_limit(limit).call_limit(limit);
+    thread::scope(|scope| {
+        scope.spawn(|| lie(listener, input));
+        let Ok(executor) = RemoteExecutor::reach(&program) else { return };
+        let _ = executor.find(&["getpid", "environ"]);
+        let _ = executor.load_library(Path::new("/nonexistent"));
+        let _ = executor.call(ExecutorAddr::new(16), &[1]);
+    });
+}
+
+/// Takes one host, and sends frames: of three bytes the kind, the request and the size, and then the body. Most begin as they should.
+fn lie(listener: &UnixListener, input: &[u8]) {
+    // Version 4, process 1 of x86-64, pages of 4 KiB, memory from 0x10000 on, entries of nothing, no reserve.
+    const READY: [u8; 15] = [4, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04, 0, 0, 0, 0, 0, 0, 0];
+    let Ok((stream, _)) = listener.accept() else { return };
+    let Ok(mut raw) = stream.try_clone() else { return };
+    let mut channel = Channel::new(stream);
+    let _ = receive_descriptors(channel.stream());
+    let _ = channel.receive();
+    let (&first, mut rest) = input.split_first().unwrap_or((&0, &[]));
+    if first & 3 != 0 && channel.send(2, 0, &READY, &[]).is_err() {
+        return;
+    }
+    while let [kind, request, size, tail @ ..] = rest {
+        let (body, tail) = tail.split_at(usize::from(*size).min(tail.len()));
+        if channel.send(u16::from(kind % 24), u32::from(request % 8), body, &[]).is_err() {
+            return;
+        }
+        rest = tail;
+    }
+    let _ = raw.write_all(rest);
 }

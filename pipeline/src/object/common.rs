@@ -350,7 +350,8 @@ mod tests {
         ];
         for (flags, name) in flags_and_names {
             let extent = CommonExtent { size_bytes: 4000, align: 64 };
-            let object = ObjectBuffer::new("common", object_with_common(name, extent, flags));
+            let object =
+                ObjectBuffer::new("common", object_with_common(Architecture::HOST, name, extent, flags));
             let interface = ObjectInterface::read(&object).expect("an object");
             assert_eq!(interface.defined.len(), 1);
             let symbol = interface.defined[0];
