@@ -167,7 +167,7 @@ impl Connection {
         let sent = send(&mut self.sending.lock(), &mut wait);
         match sent {
             Ok(()) => Ok(()),
-            Err(ChannelError::Closed) if self.is_let_go() => Err(RemoteError::LetGo),
+            Err(ChannelError::Closed) if self.let_go() => Err(RemoteError::LetGo),
             Err(ChannelError::Closed) => {
                 // Only the reader knows what it said last. An executor that has closed one direction alone does not end by itself.
                 self.process.lock().reap();
@@ -343,8 +343,8 @@ impl Connection {
         self.finish(end);
     }
 
-    /// Whether the channel, which is closed, was a program's. No request is answered any more, and none waits.
-    fn is_let_go(&self) -> bool {
+    /// The channel is closed. If it was a program's, no request waits from here on, since none is answered; says so.
+    fn let_go(&self) -> bool {
         let mut requests = self.requests.lock();
         requests.is_let_go = requests.runs_program;
         requests.is_let_go
@@ -353,7 +353,7 @@ impl Connection {
     /// A program that has closed the channel may have another file executed in its place, or go on by itself: its end is the end.
     fn wait_for_what_it_became(&self, error: &ChannelError, ended: Option<&OwnedFd>) {
         if let (ChannelError::Closed, Some(ended)) = (error, ended)
-            && self.is_let_go()
+            && self.let_go()
         {
             self.answered.notify_all();
             let mut ended = [PollFd::new(ended, PollFlags::IN)];
