@@ -12,8 +12,8 @@ use object::read::elf::{FileHeader as _, Sym as _, SymbolTable};
 use object::{Endianness, ReadCache, elf};
 use uruk::core::{LookupError, Readable, SymbolName, WithCauses, nearest_symbol};
 
-/// A slow disk does not hold an error up for longer.
-const SEARCHED_FOR_MAX: Duration = Duration::from_millis(500);
+/// For so long are libraries looked at that the program does not use: a slow disk does not hold an error up for longer.
+const SEARCHED_FOR_MAX: Duration = Duration::from_secs(2);
 
 /// For so many missing symbols there are hints.
 const SYMBOLS_MAX: usize = 8;
@@ -116,7 +116,7 @@ impl Libraries {
         found
     }
 
-    /// Which name of the libraries that were `searched` resembles which of `missing`.
+    /// Which name of the libraries that were `searched` resembles which of `missing`. They are few, and were read already.
     fn with_near_names<'s>(
         &self,
         searched: &[&str],
@@ -124,7 +124,7 @@ impl Libraries {
     ) -> Vec<(&'s SymbolName, String)> {
         let mut found = Vec::new();
         for library in searched {
-            if missing.is_empty() || Instant::now() > self.until {
+            if missing.is_empty() {
                 break;
             }
             let known = self.files.iter().find(|(name, _)| name == *library).map(|(_, path)| path.as_path());
