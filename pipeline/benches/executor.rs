@@ -63,6 +63,11 @@ fn main() -> BenchResult<()> {
     first.set(0);
     sched_setaffinity(None, &first)?; // threads and processes that are started later too
     print("a call there and back, on one processor", calls(&objects)?);
+    print("a first call with its link, shared, on one processor", first_calls(&objects, program()?)?);
+    print(
+        "a first call with its link, through the socket, on one processor",
+        first_calls(&objects, program()?.sends_memory(true))?,
+    );
     Ok(())
 }
 

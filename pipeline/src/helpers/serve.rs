@@ -32,6 +32,9 @@ pub trait Serving {
 
     /// Does a job; gives the body and the bulk of the answer.
     fn work(&mut self, job: PeerFrame) -> (Vec<u8>, Vec<u8>);
+
+    /// The answer is on its way: disposes of what the job has left.
+    fn clean_up(&mut self) {}
 }
 
 /// Works for the process that has started this one with a channel as stdin, until that closes the channel or ends.
@@ -89,6 +92,7 @@ pub fn serve(serving: &mut dyn Serving) -> io::Result<()> {
         if !sent(channel.send(ANSWER, id, &body, &bulk))? {
             break;
         }
+        serving.clean_up();
     }
     Ok(())
 }

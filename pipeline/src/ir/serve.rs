@@ -3,6 +3,7 @@
 use std::io;
 
 use super::compile::IrCompiler;
+use super::context::ThreadSafeContext;
 use super::error::CompileError;
 use super::job::{CompileJob, JobError, Outcome, Wanted};
 use super::llvm_build::llvm_build;
@@ -53,7 +54,7 @@ pub fn serve_compiles() -> io::Result<()> {
 /// As there.
 #[doc(hidden)]
 pub fn serve_compiles_watched(watch: impl FnMut(u16, &str) + Send + 'static) -> io::Result<()> {
-    let work = move || serve(&mut Compiles { watch, job: String::new() });
+    let work = move || serve(&mut Compiles { watch, job: String::new(), left: None });
     let thread = uruk_core::sync::thread::Builder::new().name("uruk helper".to_owned());
     let served = thread.stack_size(STACK_BYTES).spawn(work)?.join();
     served.unwrap_or_else(|_| Err(io::Error::other("a helper panicked")))
@@ -63,6 +64,8 @@ struct Compiles<W> {
     watch: W,
     /// The name of the last job.
     job: String,
+    /// The last module's context, which takes long to go: the host does not wait for it.
+    left: Option<ThreadSafeContext>,
 }
 
 impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
@@ -71,7 +74,7 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
         let target = JitTargetMachineBuilder::host().map_err(io::Error::other)?;
         IrCompiler::new(target, OptimizationPipeline::none())
             .compile(ThreadSafeModule::new(
-                &super::ThreadSafeContext::try_new().map_err(io::Error::other)?,
+                &ThreadSafeContext::try_new().map_err(io::Error::other)?,
                 "nothing",
             ))
             .map_err(io::Error::other)?;
@@ -89,7 +92,7 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
 
     fn work(&mut self, job: PeerFrame) -> (Vec<u8>, Vec<u8>) {
         let (outcome, bulk): (Outcome, _) = match postcard::from_bytes::<CompileJob>(job.body()) {
-            Ok(asked) => match do_job(asked, job) {
+            Ok(asked) => match do_job(asked, job, &mut self.left) {
                 Ok(made) => (Ok(()), made.bytes().to_vec()),
                 Err(error) => (Err(error.into()), Vec::new()),
             },
@@ -98,9 +101,17 @@ impl<W: FnMut(u16, &str)> Serving for Compiles<W> {
         // Nothing at all is no outcome to the host, which ends this process then.
         (postcard::to_stdvec(&outcome).unwrap_or_default(), bulk)
     }
+
+    fn clean_up(&mut self) {
+        self.left = None;
+    }
 }
 
-fn do_job(job: CompileJob, frame: PeerFrame) -> Result<ObjectBuffer, CompileError> {
+fn do_job(
+    job: CompileJob,
+    frame: PeerFrame,
+    left: &mut Option<ThreadSafeContext>,
+) -> Result<ObjectBuffer, CompileError> {
     let CompileJob { wanted, name, verified, kept, discarded, target, is_host, pipeline, partition } = job;
     let target = if is_host {
         JitTargetMachineBuilder::host()?.with_options(target)
@@ -132,6 +143,7 @@ fn do_job(job: CompileJob, frame: PeerFrame) -> Result<ObjectBuffer, CompileErro
                 true => ThreadSafeModule::parse(&source)?,
                 false => ThreadSafeModule::parse_unverified(&source)?,
             };
+            *left = Some(module.context().clone());
             leave_out(&module, &discarded, &kept)?;
             compiler.compile(module)
         }
