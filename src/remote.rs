@@ -2,8 +2,9 @@
 
 use uruk_core::DefinitionGenerator;
 use uruk_core::sync::{Arc, Mutex};
+use uruk_pipeline::executor::Startup;
 use uruk_pipeline::platform::Platform;
-use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram, RemoteSymbolsGenerator, Startup};
+use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram, RemoteSymbolsGenerator};
 
 use crate::error::JitError;
 
@@ -32,19 +33,10 @@ impl Remote {
     /// [`JitError::Remote`] if the executor has gone.
     pub(crate) fn start_what_is_new(&self, platform: &Platform) -> Result<(), JitError> {
         let _others_wait = self.starting.lock();
-        let startup = take_startup(platform);
+        let startup = platform.take_startup();
         if startup == Startup::default() {
             return Ok(());
         }
         Ok(self.executor.start(&startup)?)
-    }
-}
-
-/// The functions that come before and after a program, of all that has been linked and was not started yet.
-pub(crate) fn take_startup(platform: &Platform) -> Startup {
-    Startup {
-        indirect: platform.take_indirect_functions(),
-        initializers: platform.take_initializers(),
-        finalizers: platform.take_finalizers(),
     }
 }

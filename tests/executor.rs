@@ -8,16 +8,15 @@ use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
-use uruk::core::WithCauses;
+use uruk::core::{ExecutorAddr, WithCauses};
 use uruk::pipeline::arch::Architecture;
-use uruk::pipeline::executor::Executor as _;
+use uruk::pipeline::executor::{Executor as _, Startup};
 use uruk::pipeline::ir::{IrCompiler, JitTargetMachineBuilder, OptimizationLevel, ThreadSafeModule};
 use uruk::pipeline::memory::InProcessMemoryManager;
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::pipeline::peer::{Channel, PeerProgram, ProcessEnd, receive_descriptors};
 use uruk::pipeline::remote::{
-    ExecutorAddress, ExecutorListener, RemoteError, RemoteExecutor, RemoteProgram, Startup,
-    serve_executor_watched,
+    ExecutorAddress, ExecutorListener, RemoteError, RemoteExecutor, RemoteProgram, serve_executor_watched,
 };
 use uruk::{Jit, JitBuilder, JitError};
 
@@ -65,7 +64,7 @@ fn executor() {
 
 /// An executor whose first answers are sound, but for one.
 fn tell_a_lie(lie: &str) {
-    const PROTOCOL: u8 = 4;
+    const PROTOCOL: u8 = 5;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("there is a stdin");
     let mut channel = Channel::new(stdin);
     receive_descriptors(channel.stream()).expect("they come");
@@ -212,14 +211,14 @@ fn scene(jit: &Jit) -> Result<Vec<u64>, JitError> {
     jit.in_tracker(&query).add_ir_text("ending.ll", ENDING)?;
     // SAFETY: the files' own initialisers.
     unsafe { jit.initialize() }?;
-    let mut results = vec![jit.call_there("twice", &[])?];
-    results.push(jit.call_there("sum", &[1, 2, 3, 4, 5, 60])?);
-    results.push(jit.call_there("own", &[])?);
-    results.push(jit.call_there("own", &[])?);
-    results.push(jit.call_there("begin", &[])?);
-    results.push(jit.call_there("counted", &[])?);
+    let mut results = vec![jit.call_there::<u64>("twice", ())?];
+    results.push(jit.call_there::<u64>("sum", [1, 2, 3, 4, 5, 60])?);
+    results.push(jit.call_there::<u64>("own", ())?);
+    results.push(jit.call_there::<u64>("own", ())?);
+    results.push(jit.call_there::<u64>("begin", ())?);
+    results.push(jit.call_there::<u64>("counted", ())?);
     query.remove().map_err(|error| JitError::NotThere { what: error.to_string().into() })?;
-    results.push(jit.call_there("counted", &[])?);
+    results.push(jit.call_there::<u64>("counted", ())?);
     Ok(results)
 }
 
@@ -235,8 +234,49 @@ fn code_runs_by(way: &str, jit: &Jit) {
     // 5, once by the constructor and twice by `twice`; the sum; a thread-local variable; a variable, and the handler that counts once more.
     assert_eq!(scene(jit).expect(way), [8, 286, 8, 9, 11, 8, 9], "{way}");
     let pid = jit.executor().expect("there is one").pid();
-    assert_eq!(jit.call_there("where", &[]).expect("it runs"), u64::from(pid));
+    assert_eq!(jit.call_there::<u64>("where", ()).expect("it runs"), u64::from(pid));
     assert_ne!(pid, std::process::id());
+}
+
+/// Each kind of number goes through registers of its own, a function with variable arguments looks at both kinds, and a short result is no more than its type.
+#[test]
+fn numbers_of_all_types_go_there_and_back() {
+    let numbers = r#"
+        @text = constant [17 x i8] c"%d %.2f %c %.1f!\00"
+        @written = global [32 x i8] zeroinitializer
+        declare i32 @snprintf(ptr, i64, ptr, ...)
+        define double @mix(i32 signext %a, double %x, i8 zeroext %b, float %y, i64 %c) {
+            %1 = sitofp i32 %a to double %2 = uitofp i8 %b to double
+            %3 = fpext float %y to double %4 = sitofp i64 %c to double
+            %5 = fmul double %1, %x %6 = fmul double %2, %3
+            %7 = fadd double %5, %6 %8 = fadd double %7, %4
+            ret double %8
+        }
+        define float @half(float %x) { %y = fmul float %x, 0.5 ret float %y }
+        define zeroext i1 @is_less(double %a, double %b) { %is = fcmp olt double %a, %b ret i1 %is }
+        define i32 @negative(i32 %x) { %y = sub i32 0, %x ret i32 %y }
+        define ptr @place() { ret ptr @written }
+        define i64 @first(ptr %at) { %byte = load i8, ptr %at %wide = zext i8 %byte to i64 ret i64 %wide }
+        define void @clear() { store i8 0, ptr @written ret void }
+    "#;
+    for (way, program) in ways("numbers", &[]) {
+        let jit = Jit::builder().threads(1).executor(program).build().expect(way);
+        jit.add_ir_text("numbers.ll", numbers).expect("the names are new");
+        let mixed = jit.call_there::<f64>("mix", (-3_i32, 1.5, 200_u8, 0.25_f32, -1_i64));
+        assert_eq!(mixed.expect(way), -4.5 + 50.0 - 1.0);
+        assert_eq!(jit.call_there::<f32>("half", (5.0_f32,)).expect(way), 2.5);
+        assert!(jit.call_there::<bool>("is_less", (1.0, 2.0)).expect(way));
+        assert!(!jit.call_there::<bool>("is_less", (2.0, 1.0)).expect(way));
+        assert_eq!(jit.call_there::<i32>("negative", (7_i32,)).expect(way), -7);
+
+        let place: ExecutorAddr = jit.call_there("place", ()).expect(way);
+        let text = jit.lookup("text").expect(way).address;
+        let print = (place, 32_u64, text, -7_i32, 2.345_f64, u64::from(b'z'), 0.5_f64);
+        assert_eq!(jit.call_there::<i32>("snprintf", print).expect(way), 14, "{way}");
+        assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), u64::from(b'-'));
+        jit.call_there::<()>("clear", ()).expect(way);
+        assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), 0);
+    }
 }
 
 /// The process that has started an executor says how it ended: the end of a connection alone does not.
@@ -257,7 +297,7 @@ fn the_end_of_an_executor_that_listens_is_told_as_that_of_one_that_was_started()
         for (name, end) in ends_of {
             let jit = Jit::builder().threads(1).executor(program.clone()).build().expect(way);
             jit.add_ir_text("ends.ll", ends).expect("the names are new");
-            let error = jit.call_there(name, &[]).expect_err("it ends");
+            let error = jit.call_there::<u64>(name, ()).expect_err("it ends");
             assert_eq!(end_of(&error), Some(end), "{way}: {}", told(&error));
             let is_told = told(&error).contains(&format!("in `{name}` + 0x"));
             assert_eq!(is_told, name != "leave", "{way}: {}", told(&error));
@@ -337,7 +377,7 @@ fn host() {
     jit.lookup("spin").expect("it links");
     let pid = jit.executor().expect("there is one").pid();
     writeln!(std::io::stdout(), "executor {pid}").expect("it is read");
-    let error = jit.call_there("spin", &[]).expect_err("it does not end");
+    let error = jit.call_there::<u64>("spin", ()).expect_err("it does not end");
     panic!("{error}");
 }
 
@@ -369,15 +409,15 @@ fn an_executor_does_not_outlive_its_host() {
 fn removed_code_gives_its_memory_back_and_other_code_takes_it() {
     let jit = engine().build().expect("an engine");
     jit.add_ir_text("counter.ll", COUNTER).expect("the names are new");
-    assert_eq!(jit.call_there("counted", &[]).expect("it runs"), 5);
+    assert_eq!(jit.call_there::<u64>("counted", ()).expect("it runs"), 5);
     let before = jit.memory_usage();
     for round in 0..20 {
         let query = jit.create_tracker();
         jit.in_tracker(&query).add_ir_text("ending.ll", ENDING).expect("the names are free");
-        let begun = jit.call_there("begin", &[]).expect("it runs");
+        let begun = jit.call_there::<u64>("begin", ()).expect("it runs");
         assert_eq!(begun, 11, "round {round}: the variable is a new one");
         query.remove().expect("nothing needs it");
-        assert_eq!(jit.call_there("counted", &[]).expect("it runs"), 6 + round);
+        assert_eq!(jit.call_there::<u64>("counted", ()).expect("it runs"), 6 + round);
         let now = jit.memory_usage();
         assert_eq!(
             (now.code.allocated_bytes, now.data.allocated_bytes),
@@ -401,7 +441,7 @@ fn linking_waits_for_no_answer() {
     kill_process(pid, Signal::CONT).expect("it is there");
     assert!(found.iter().all(Result::is_ok), "{found:?}");
     for name in &names {
-        assert_eq!(jit.call_there(name, &[]).expect("it runs"), 7);
+        assert_eq!(jit.call_there::<u64>(name, ()).expect("it runs"), 7);
     }
 }
 
@@ -414,8 +454,8 @@ fn a_crash_ends_the_executor_alone_and_names_the_function() {
         define i64 @crash() { call void @fall() ret i64 1 }";
     jit.add_ir_text("counter.ll", COUNTER).expect("the names are new");
     jit.add_ir_text("crash.ll", crash).expect("the names are new");
-    assert_eq!(jit.call_there("count", &[]).expect("it runs"), 6);
-    let error = jit.call_there("crash", &[]).expect_err("it crashes");
+    assert_eq!(jit.call_there::<u64>("count", ()).expect("it runs"), 6);
+    let error = jit.call_there::<u64>("crash", ()).expect_err("it crashes");
     let pid = jit.executor().expect("there was one").pid();
     assert_eq!(end_of(&error), Some(ProcessEnd::Signal(Signal::ILL.as_raw())), "{error}");
     let told = told(&error);
@@ -423,7 +463,7 @@ fn a_crash_ends_the_executor_alone_and_names_the_function() {
         assert!(told.contains(part), "no `{part}` in: {told}");
     }
     // All later requests have the same answer, and nothing hangs.
-    assert_eq!(end_of(&jit.call_there("count", &[]).expect_err("it is gone")), end_of(&error));
+    assert_eq!(end_of(&jit.call_there::<u64>("count", ()).expect_err("it is gone")), end_of(&error));
     jit.add_ir_text(
         "late.ll",
         "declare i64 @labs(i64) define i64 @late() { %x = call i64 @labs(i64 1) ret i64 %x }",
@@ -443,7 +483,7 @@ fn an_exit_of_the_code_is_told_with_its_code() {
         "declare void @_exit(i32) define i64 @leave() { call void @_exit(i32 7) ret i64 0 }",
     )
     .expect("the name is new");
-    let error = jit.call_there("leave", &[]).expect_err("it leaves");
+    let error = jit.call_there::<u64>("leave", ()).expect_err("it leaves");
     assert_eq!(end_of(&error), Some(ProcessEnd::Exited(7)), "{error}");
 }
 
@@ -454,7 +494,7 @@ fn a_call_that_takes_too_long_is_an_error() {
     let jit = Jit::builder().threads(1).executor(limited).build().expect("an engine");
     jit.add_ir_text("loop.ll", "define i64 @spin() { br label %again again: br label %again }")
         .expect("the name is new");
-    let error = jit.call_there("spin", &[]).expect_err("it does not end");
+    let error = jit.call_there::<u64>("spin", ()).expect_err("it does not end");
     assert!(told(&error).contains("took more than 100ms, and was ended"), "{}", told(&error));
 }
 
@@ -589,5 +629,5 @@ fn what_another_process_cannot_have_is_refused() {
         let error = result.expect_err("it is refused");
         assert!(told(&error).contains("is not possible where another process runs the code"), "{error}");
     }
-    assert_eq!(jit.call_there("count", &[]).expect("the engine goes on"), 6);
+    assert_eq!(jit.call_there::<u64>("count", ()).expect("the engine goes on"), 6);
 }

@@ -44,7 +44,7 @@ fn tell_of_a_call(lie: &str) {
     receive_descriptors(channel.stream()).expect("they come");
     channel.receive().expect("a greeting");
     // Process 1 of x86-64, in pages of 4 KiB. Memory begins at 0x10000.
-    let ready = [&[4, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04][..], &[0; 7]].concat();
+    let ready = [&[5, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04][..], &[0; 7]].concat();
     channel.send(2, 0, &ready, &[]).expect("the host is there");
     let request = channel.receive().expect("a request");
     let (kind, body): (_, &[u8]) = match lie {
@@ -124,8 +124,8 @@ const PROGRAM: &str = "
 fn scene(jit: &Jit) -> Result<Vec<u64>, JitError> {
     jit.add_ir_text("program.ll", PROGRAM)?;
     let mut results = Vec::new();
-    for (name, arguments) in [("all", &[5][..]), ("all", &[6]), ("same", &[]), ("double", &[21])] {
-        results.push(jit.call_there(name, arguments)?);
+    for (name, argument) in [("all", 5_u64), ("all", 6), ("same", 0), ("double", 21)] {
+        results.push(jit.call_there(name, (argument,))?);
     }
     Ok(results)
 }
@@ -197,7 +197,7 @@ fn many_threads_there_make_first_calls_at_once() {
         let jit = engine(program).build().expect(way);
         jit.add_ir_text("threads.ll", threads).expect("the names are new");
         // Ten times the sum of 0 to 15, and four times 0, 1, 2 and 3.
-        assert_eq!(jit.call_there("run", &[]).expect(way), 1_200 + 24, "{way}");
+        assert_eq!(jit.call_there::<u64>("run", ()).expect(way), 1_200 + 24, "{way}");
     }
 }
 
@@ -210,7 +210,7 @@ fn a_function_that_cannot_be_compiled_ends_the_executor_or_goes_where_the_host_s
         define i64 @run() { %x = call i64 @broken() ret i64 %x }";
     let jit = engine(program(&[])).build().expect("an engine");
     jit.add_ir_text("broken.ll", broken).expect("the names are new");
-    let error = jit.call_there("run", &[]).expect_err("it ends there");
+    let error = jit.call_there::<u64>("run", ()).expect_err("it ends there");
     assert_eq!(end_of(&error), Some(ProcessEnd::Signal(Signal::ABORT.as_raw())), "{}", told(&error));
 
     static INSTEAD: AtomicUsize = AtomicUsize::new(0);
@@ -219,7 +219,7 @@ fn a_function_that_cannot_be_compiled_ends_the_executor_or_goes_where_the_host_s
     jit.add_ir_text("broken.ll", broken).expect("the names are new");
     INSTEAD.store(jit.lookup("instead").expect("it is there").address.value() as usize, Ordering::SeqCst);
     for _ in 0..2 {
-        assert_eq!(jit.call_there("run", &[]).expect("it goes on"), 5);
+        assert_eq!(jit.call_there::<u64>("run", ()).expect("it goes on"), 5);
     }
 }
 
@@ -233,7 +233,7 @@ fn functions_are_given_other_bodies_there() {
             define i64 @one.1() { ret i64 1 } define i64 @one.2() { ret i64 2 } define i64 @one.3() { ret i64 3 }
             define i64 @two.1() { ret i64 10 } define i64 @two.2() { ret i64 20 } define i64 @two.3() { ret i64 30 }";
         bodies.add_ir_text("bodies.ll", text).expect("the names are new");
-        let call = |name: &str| jit.call_there(name, &[]).expect(way);
+        let call = |name: &str| jit.call_there::<u64>(name, ()).expect(way);
         jit.add_lazy(&bodies, [("one", "one.1")]).expect("there is a body");
         assert_eq!(call("one"), 1, "{way}");
         jit.redefine(&bodies, [("one", "one.2")]).expect("there is another");
@@ -265,7 +265,7 @@ fn functions_that_were_removed_come_anew_there() {
             "define i64 @inner() {{ ret i64 {round} }} define i64 @query() {{ %x = call i64 @inner() ret i64 %x }}"
         );
         jit.in_tracker(&query).add_ir_text("query.ll", &text).expect("the names are free");
-        assert_eq!(jit.call_there("query", &[]).expect("it runs"), round);
+        assert_eq!(jit.call_there::<u64>("query", ()).expect("it runs"), round);
         query.remove().expect("nothing needs it");
     }
 }

@@ -48,7 +48,7 @@ fn host(this_program: PathBuf) -> Outcome<()> {
         loaded.push(jit);
     }
     // Its process has seen nothing of what the others did.
-    assert_eq!(loaded[0].call_there("price", &[1000])?, 1019);
+    assert_eq!(loaded[0].call_there::<u64>("price", (1000_u64,))?, 1019);
     println!("the host goes on, and so does `{}`", PLUGINS[0].name);
     Ok(())
 }
@@ -62,7 +62,7 @@ fn contained(program: &PathBuf) -> Result<Jit, JitError> {
 
 fn load_and_price(jit: &Jit, plugin: &Plugin, net: u64) -> Result<u64, JitError> {
     jit.add_ir_text(plugin.name, plugin.code)?;
-    jit.call_there("price", &[net])
+    jit.call_there("price", (net,))
 }
 
 fn one_line(text: &str) -> String {

@@ -88,7 +88,7 @@ fn crash(objects: &Objects) -> BenchResult<Duration> {
     let function = there.link(&[ObjectBuffer::new("crash.o", objects.crash.clone())], &["crash".into()])?;
     let executor = there.executor.as_ref().ok_or("it is there")?;
     let start = Instant::now();
-    let end = executor.call(function, &[]);
+    let end = executor.call::<()>(function, ());
     let time = start.elapsed();
     end.err().ok_or("it did not crash")?;
     Ok(time)
@@ -100,7 +100,7 @@ fn calls(objects: &Objects) -> BenchResult<Vec<Duration>> {
     let executor = there.executor.as_ref().ok_or("it is there")?;
     let call = |_| {
         let start = Instant::now();
-        executor.call(function, &[7])?;
+        executor.call::<u64>(function, [7])?;
         Ok(start.elapsed())
     };
     (0..CALLS).map(call).collect()
@@ -126,7 +126,7 @@ fn first_calls(objects: &Objects, program: RemoteProgram) -> BenchResult<Vec<Dur
     let call = |name| {
         let stub = stubs.get(name).ok_or("it was required")?.address;
         let start = Instant::now();
-        executor.call(stub, &[7])?;
+        executor.call::<u64>(stub, [7])?;
         Ok(start.elapsed())
     };
     names.iter().map(call).collect()

@@ -30,7 +30,7 @@ use rustc_hash::FxHashMap;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{DefinitionWatch, ExecutorAddr, JitDylib, ResolvedResponsibility, Resource, SymbolName};
 
-use crate::executor::{ArrayFunction, CodeNumber, FRAGMENT_PRIORITY, Home, Initializers, WeakHome};
+use crate::executor::{ArrayFunction, CodeNumber, FRAGMENT_PRIORITY, Home, Initializers, Startup, WeakHome};
 use crate::object::{ObjectBuffer, UnitTraits};
 
 pub use discovery::LatentUnit;
@@ -293,6 +293,17 @@ impl Platform {
         let mut taken = self.take(|functions| mem::take(&mut functions.finalizers));
         taken.sort_unstable();
         taken
+    }
+
+    /// All of these that were not taken yet.
+    ///
+    /// The caller is responsible for the taken functions, as with [`Platform::take_initializers`].
+    pub fn take_startup(&self) -> Startup {
+        Startup {
+            indirect: self.take_indirect_functions(),
+            initializers: self.take_initializers(),
+            finalizers: self.take_finalizers(),
+        }
     }
 
     /// Takes one kind of functions from the records of all units that are Ready.

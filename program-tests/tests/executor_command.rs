@@ -189,6 +189,14 @@ fn what_does_not_go_with_an_executor_is_refused() {
     let program = bitcode("program.c", "int main(void) { return 0; }").expect("it compiles");
     let outcome = run_with(&["--executor", "--backtrace"], std::slice::from_ref(&program));
     assert_eq!(outcome.end, End::Exited(2), "{}", String::from_utf8_lossy(&outcome.stderr));
+    for (place, told) in [
+        ("exec:", "exec: is followed by the command that starts the executor"),
+        ("nowhere", "`nowhere` is no address of an executor: write unix:PATH or HOST:PORT, or exec:COMMAND"),
+    ] {
+        let outcome = run_with(&[&format!("--executor={place}")], std::slice::from_ref(&program));
+        let stderr = String::from_utf8_lossy(&outcome.stderr);
+        assert!(outcome.end == End::Exited(2) && stderr.contains(told), "{place}: {stderr}");
+    }
     let replaces = "
         #include <stddef.h>
         void *malloc(size_t size) { (void)size; return NULL; }

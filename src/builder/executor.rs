@@ -1,7 +1,7 @@
 //! Another process that runs the code, as a choice of the builder.
 
 use uruk_core::SymbolFlags;
-use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram};
+use uruk_pipeline::remote::{CallArguments, CallResult, RemoteExecutor, RemoteProgram};
 
 use super::JitBuilder;
 use crate::error::JitError;
@@ -33,7 +33,7 @@ impl JitBuilder {
     /// let program = RemoteProgram::new("/usr/local/bin/uruk").argument("executor");
     /// let jit = uruk::Jit::builder().executor(program).build()?;
     /// jit.add_ir_text("crash.ll", "define i64 @crash() { %x = load volatile i64, ptr null ret i64 %x }")?;
-    /// assert!(jit.call_there("crash", &[]).is_err()); // It says: SIGSEGV, in `crash`.
+    /// assert!(jit.call_there::<i64>("crash", ()).is_err()); // It says: SIGSEGV, in `crash`.
     /// # Ok(())
     /// # }
     /// # #[cfg(not(feature = "llvm"))]
@@ -73,8 +73,10 @@ impl Jit {
 }
 
 impl Scope {
-    /// Looks up a function and calls it in the process that [runs the code](JitBuilder::executor), with up to six integers or pointers of that process
-    /// as arguments. Gives its result, of which a function with a shorter one leaves the rest undefined.
+    /// Looks up a function and calls it in the process that [runs the code](JitBuilder::executor), with up to six integers, `bool`s or addresses of that
+    /// process and up to eight floating-point numbers as arguments. Gives its result.
+    ///
+    /// Its types are not looked at. A function of other types gets, and gives, numbers that say nothing: it may crash, there.
     ///
     /// # Concurrency
     /// Calls of all threads run one after another, on the first thread there. Blocks until the function returns.
@@ -82,7 +84,22 @@ impl Scope {
     /// # Errors
     /// As [`Scope::lookup`]; [`JitError::NotCallable`] if the symbol is data; [`JitError::Remote`] if the process ended before the function returned;
     /// [`JitError::NotThere`] if this process runs the code.
-    pub fn call_there(&self, symbol: &str, arguments: &[u64]) -> Result<u64, JitError> {
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # fn call(jit: &uruk::Jit) -> Result<(), uruk::JitError> {
+    /// let area: f64 = jit.call_there("area", (2.5, 4.0))?;
+    /// let is_prime: bool = jit.call_there("is_prime", (97_u64,))?;
+    /// jit.call_there::<()>("report", ())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "callSPSWrapper")]
+    pub fn call_there<R: CallResult>(
+        &self,
+        symbol: &str,
+        arguments: impl CallArguments,
+    ) -> Result<R, JitError> {
         let Some(remote) = &self.engine.remote else {
             return Err(JitError::NotThere {
                 what: "a call where this process runs the code, and not another one,".into(),

@@ -12,7 +12,7 @@ use uruk::core::sync::Arc;
 use uruk::core::sync::atomic::AtomicBool;
 use uruk::pipeline::peer::ProcessEnd;
 use uruk::pipeline::remote::{
-    ExecutorAddress, ExecutorAddressError, RemoteError, RemoteExecutor, RemoteProgram, Startup,
+    ExecutorAddress, ExecutorAddressError, RemoteError, RemoteExecutor, RemoteProgram,
 };
 
 use super::args::RunArgs;
@@ -60,14 +60,17 @@ pub(crate) enum ExecutorPlace {
 }
 
 impl FromStr for ExecutorPlace {
-    type Err = ExecutorAddressError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ExecutorAddressError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("exec:") {
             Some(command) if !command.trim().is_empty() => {
                 Ok(Self::Started(command.split_whitespace().map(str::to_owned).collect()))
             }
-            _ => text.parse().map(Self::Listening),
+            Some(_) => Err("exec: is followed by the command that starts the executor".to_owned()),
+            None => text.parse().map(Self::Listening).map_err(|error: ExecutorAddressError| {
+                format!("{error}, or exec:COMMAND, which is started here")
+            }),
         }
     }
 }
@@ -115,13 +118,7 @@ pub(super) fn run_there(
         // Refused, the command ends before the program does, and the program with it.
         let _ = signal_hook::flag::register(signal, unseen);
     }
-    let platform = jit.platform();
-    let startup = Startup {
-        indirect: platform.take_indirect_functions(),
-        initializers: platform.take_initializers(),
-        finalizers: platform.take_finalizers(),
-    };
-    let error = executor.run_program(&startup, entry.address, arguments);
+    let error = executor.run_program(&jit.platform().take_startup(), entry.address, arguments);
     match error.process_end() {
         Some(ProcessEnd::Exited(code)) => Ok(code),
         Some(ProcessEnd::Signal(signal)) => Ok(end_by(jit, signal, &error)),

@@ -11,6 +11,7 @@ use uruk::core::sync::Arc;
 use uruk::core::{ExecutorSymbolDef, LookupError, SymbolFlags};
 use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
+use uruk::pipeline::executor::Startup;
 use uruk::pipeline::image::ImageFile;
 use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
@@ -155,14 +156,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
 
 /// Runs the constructors of what has been linked and not been started yet, and notes its destructors.
 fn start_what_is_new(jit: &Jit, program: &Program) {
-    let platform = jit.platform();
-    let indirect_functions = platform.take_indirect_functions();
-    let (mut initializers, finalizers) = (platform.take_initializers(), platform.take_finalizers());
+    let Startup { indirect, mut initializers, finalizers } = jit.platform().take_startup();
     initializers.extend(jit.process_symbols().take_constructors());
     // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose, and in those of
     // libraries; everything they depend on is Ready, and nothing is ever unmapped.
     unsafe {
-        indirect_functions.into_iter().for_each(|descriptor| ifunc::bind(descriptor));
+        indirect.into_iter().for_each(|descriptor| ifunc::bind(descriptor));
         program.add_finalizers(finalizers);
         program.run_initializers(initializers);
     }

@@ -1,4 +1,4 @@
-//! [`ArrayFunction`]: an initialiser or finaliser, and its place among others.
+//! [`ArrayFunction`]: an initialiser or finaliser, and its place among others; [`Startup`]: those of what was linked.
 
 use uruk_core::ExecutorAddr;
 
@@ -14,4 +14,16 @@ pub struct ArrayFunction {
     pub index: u32,
     /// The function.
     pub address: ExecutorAddr,
+}
+
+/// Functions that run before or after others, of what was linked and not started yet. They are the caller's, taken by
+/// [`Platform::take_startup`](crate::platform::Platform::take_startup).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Startup {
+    /// Descriptors of functions that choose their implementation.
+    pub indirect: Vec<ExecutorAddr>,
+    /// Functions that run now.
+    pub initializers: Vec<ArrayFunction>,
+    /// Functions that run at the end, last to first.
+    pub finalizers: Vec<ArrayFunction>,
 }

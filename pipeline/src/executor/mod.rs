@@ -26,7 +26,7 @@ use std::error::Error;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 
-pub use array_function::ArrayFunction;
+pub use array_function::{ArrayFunction, Startup};
 pub use code::{CodeExtent, CodeNumber, Home, WeakHome};
 pub(crate) use initializers::FRAGMENT_PRIORITY;
 pub use initializers::Initializers;

@@ -6,7 +6,7 @@ use uruk_core::ExecutorAddr;
 
 use super::names::PublishedNames;
 use crate::debug::PerfFormat;
-use crate::executor::{ArrayFunction, StubLead, StubTarget, TlsImage, TlsPlacement};
+use crate::executor::{ArrayFunction, Startup, StubLead, StubTarget, TlsImage, TlsPlacement};
 use crate::memory::{SegmentKind, SegmentThere};
 use crate::peer::ProcessEnd;
 use crate::runtime::call_through::{CallElsewhere, FoundElsewhere};
@@ -31,11 +31,11 @@ pub(super) const LOAD: u16 = 8;
 pub(super) const LOADED: u16 = 9;
 /// Functions that come before others.
 pub(super) const START: u16 = 10;
-/// A function, and six arguments.
+/// A [`FunctionCall`].
 pub(super) const CALL: u16 = 11;
 /// The program's entry and its arguments. The process ends with the program: there is no answer.
 pub(super) const RUN: u16 = 12;
-/// The result of a function, or 0.
+/// The registers for results: of integers, of floating-point numbers.
 pub(super) const RETURNED: u16 = 13;
 /// A fault is about to end the process.
 pub(super) const FAULT: u16 = 14;
@@ -57,7 +57,7 @@ pub(super) const LEAD: u16 = 20;
 pub(super) const COUNTED: u16 = 21;
 
 /// Raised when messages change: an executor of another number is refused.
-pub(super) const PROTOCOL: u32 = 4;
+pub(super) const PROTOCOL: u32 = 5;
 
 /// A greeting, and the answer to it, have no larger body.
 pub(super) const GREETING_BYTES_MAX: u32 = 4 << 10;
@@ -271,6 +271,18 @@ pub(super) struct StartLists {
     pub(super) finalizers: Vec<StartFunction>,
 }
 
+impl From<&Startup> for StartLists {
+    fn from(Startup { indirect, initializers, finalizers }: &Startup) -> Self {
+        let numbers =
+            |functions: &[ArrayFunction]| functions.iter().map(|&function| function.into()).collect();
+        Self {
+            indirect: indirect.iter().map(|descriptor| descriptor.value()).collect(),
+            initializers: numbers(initializers),
+            finalizers: numbers(finalizers),
+        }
+    }
+}
+
 /// The body of a [`RUN`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ProgramRun {
@@ -283,7 +295,8 @@ pub(super) struct ProgramRun {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FunctionCall {
     pub(super) function: u64,
-    pub(super) arguments: [u64; 6],
+    pub(super) integers: [u64; 6],
+    pub(super) floats: [u64; 8],
 }
 
 /// The body of a [`FIRST_CALL`].

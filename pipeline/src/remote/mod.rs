@@ -63,12 +63,14 @@ mod serve;
 mod settings;
 mod supervised;
 mod symbols;
+mod values;
 mod variables;
 
 pub use address::{ExecutorAddress, ExecutorAddressError};
 pub use error::RemoteError;
 pub use listen::ExecutorListener;
-pub use place::{RemoteExecutor, Startup};
+pub use place::RemoteExecutor;
 pub use serve::{serve_executor, serve_executor_watched};
 pub use settings::RemoteProgram;
 pub use symbols::RemoteSymbolsGenerator;
+pub use values::{CallArguments, CallRegisters, CallResult, CallValue};

@@ -21,11 +21,12 @@ use super::messages::{
 };
 use super::reach::{ReachedExecutor, reach};
 use super::settings::RemoteProgram;
+use super::values::{CallArguments, CallRegisters, CallResult};
 use super::variables::RemoteVariables;
 use crate::arch::Architecture;
 use crate::debug::{NamedCode, SymbolAt};
 use crate::executor::{
-    Actions, ArrayFunction, CodeNumber, Executor, Home, NotStatic, PublishError, Published, RuntimeEntries,
+    Actions, CodeNumber, Executor, Home, NotStatic, PublishError, Published, RuntimeEntries, Startup,
     StubsThere, TlsError, TlsPlacement, TlsReservation, TlsShape,
 };
 use crate::memory::{InFlightAlloc, MemoryManager};
@@ -56,29 +57,6 @@ struct RemoteState {
     known: KnownVariables,
     last_code: AtomicU32,
     connection: Arc<Connection>,
-}
-
-/// Functions that run before or after others. They are the caller's, taken from a [`Platform`](crate::platform::Platform).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Startup {
-    /// Descriptors of functions that choose their implementation.
-    pub indirect: Vec<ExecutorAddr>,
-    /// Functions that run now.
-    pub initializers: Vec<ArrayFunction>,
-    /// Functions that run at the end, last to first.
-    pub finalizers: Vec<ArrayFunction>,
-}
-
-impl Startup {
-    fn lists(&self) -> StartLists {
-        let numbers =
-            |functions: &[ArrayFunction]| functions.iter().map(|&function| function.into()).collect();
-        StartLists {
-            indirect: self.indirect.iter().map(|descriptor| descriptor.value()).collect(),
-            initializers: numbers(&self.initializers),
-            finalizers: numbers(&self.finalizers),
-        }
-    }
 }
 
 impl RemoteExecutor {
@@ -166,20 +144,25 @@ impl RemoteExecutor {
     /// [`RemoteError::Gone`].
     pub fn start(&self, startup: &Startup) -> Result<(), RemoteError> {
         let limit = self.shared.program.call_limit;
-        self.shared.connection.ask((START, RETURNED), &startup.lists(), limit).map(drop)
+        self.shared.connection.ask((START, RETURNED), &StartLists::from(startup), limit).map(drop)
     }
 
-    /// Calls a function there, with up to six integers or pointers as arguments. One with fewer parameters does not look at the rest.
+    /// Calls a function there. One with fewer parameters does not look at the rest. One that gives something else than `R` gives a number that says nothing.
     ///
     /// # Errors
     /// [`RemoteError::Gone`] if the executor ended before the function returned: it crashed, or took too long.
-    pub fn call(&self, function: ExecutorAddr, arguments: &[u64]) -> Result<u64, RemoteError> {
-        let mut six = [0; 6];
-        six.iter_mut().zip(arguments).for_each(|(place, argument)| *place = *argument);
-        let call = FunctionCall { function: function.value(), arguments: six };
+    pub fn call<R: CallResult>(
+        &self,
+        function: ExecutorAddr,
+        arguments: impl CallArguments,
+    ) -> Result<R, RemoteError> {
+        let CallRegisters { integers, floats } = arguments.registers();
+        let call = FunctionCall { function: function.value(), integers, floats };
         let limit = self.shared.program.call_limit;
         let answer = self.shared.connection.ask((CALL, RETURNED), &call, limit)?;
-        self.body(&answer)
+        let mut registers = CallRegisters::default();
+        (registers.integers[0], registers.floats[0]) = self.body(&answer)?;
+        Ok(R::of_registers(registers))
     }
 
     /// Has the process become the program: it starts, calls `main` with these arguments and exits with its result. Waits for that.
@@ -187,7 +170,7 @@ impl RemoteExecutor {
     /// Gives the end of the process as the error that all requests have from now on: [`RemoteError::process_end`] has its code or its signal.
     pub fn run_program(&self, startup: &Startup, main: ExecutorAddr, arguments: &[CString]) -> RemoteError {
         let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
-        let run = ProgramRun { lists: startup.lists(), entry: main.value(), arguments };
+        let run = ProgramRun { lists: startup.into(), entry: main.value(), arguments };
         self.shared.connection.run(RUN, &run)
     }
 

@@ -10,14 +10,18 @@ use super::last_thread::exit_with_the_last_thread;
 use super::messages::{FunctionCall, ProgramRun, StartLists};
 use super::published::PublishedTable;
 use crate::executor::ArrayFunction;
+use crate::runtime::entry::CallRegisters;
 use crate::runtime::exit::ExitError;
 use crate::runtime::startup::{self, Program};
 use crate::runtime::{endings, entry, ifunc, tls};
 
 /// Calls a function.
-pub(super) fn call(call: &FunctionCall) -> u64 {
+pub(super) fn call(call: FunctionCall) -> (u64, u64) {
+    let FunctionCall { function, integers, floats } = call;
+    let mut registers = CallRegisters { integers, floats };
     // SAFETY: the host asks for a function that it has published, or found here, and vouches for its arguments.
-    unsafe { entry::call_function(ExecutorAddr::new(call.function), &call.arguments) }
+    unsafe { entry::call_function(ExecutorAddr::new(function), &mut registers) };
+    (registers.integers[0], registers.floats[0])
 }
 
 /// Runs constructors, and notes destructors for the end of their code.

@@ -217,10 +217,10 @@ fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, table: &PublishedTabl
         match job {
             RemoteJob::Start(id, lists) => {
                 running::start(lists, table);
-                sending.send(RETURNED, id, &0_u64);
+                sending.send(RETURNED, id, &(0_u64, 0_u64));
             }
             RemoteJob::Call(id, call) => {
-                let result = running::call(&call);
+                let result = running::call(call);
                 sending.send(RETURNED, id, &result);
             }
             RemoteJob::Run(run) => {

@@ -5,6 +5,7 @@
 //! destructor and no `catch_unwind` lies in them or is ever unwound.
 
 use std::ffi::{c_char, c_int};
+use std::ptr;
 
 use uruk_core::ExecutorAddr;
 
@@ -58,13 +59,23 @@ pub unsafe fn call_initializer(
     unsafe { uruk_enter_program(function.value(), argc, argv, envp) };
 }
 
-/// Calls a function of up to six integers or pointers, and gives its result. One with fewer parameters does not look at the rest.
+/// The registers in which a C function has its arguments. After a call, the first of each kind has the result of that kind.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallRegisters {
+    /// Integers and pointers.
+    pub integers: [u64; 6],
+    /// Floating-point numbers, each in the lowest bits.
+    pub floats: [u64; 8],
+}
+
+/// Calls a function, and leaves its result in `registers`. One with fewer parameters does not look at the rest.
 ///
 /// # Safety
 /// `function` is the address of code that can be called with these arguments.
-pub unsafe fn call_function(function: ExecutorAddr, arguments: &[u64; 6]) -> u64 {
-    // SAFETY: passed on to the caller.
-    unsafe { uruk_enter_function(function.value(), arguments.as_ptr()) }
+pub unsafe fn call_function(function: ExecutorAddr, registers: &mut CallRegisters) {
+    // SAFETY: passed on to the caller. The registers are there until the function has returned.
+    unsafe { uruk_enter_function(function.value(), ptr::from_mut(registers).cast()) };
 }
 
 /// Calls an exit handler or an element of a `.fini_array`. A function with fewer parameters does not look at the rest.
@@ -79,7 +90,6 @@ pub unsafe fn call_handler(function: ExecutorAddr, first: usize, second: usize) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ptr;
 
     unsafe extern "C" {
         fn _Unwind_RaiseException(exception: *mut UnwindException) -> c_int;
@@ -112,13 +122,25 @@ mod tests {
     }
 
     #[test]
-    fn six_arguments_and_a_result_pass_through() {
+    fn arguments_of_both_kinds_and_results_pass_through() {
         extern "C" fn digits(a: u64, b: u64, c: u64, d: u64, e: u64, f: u64) -> u64 {
             [a, b, c, d, e, f].iter().fold(0, |sum, digit| sum * 10 + digit)
         }
+        type Eight = extern "C" fn(f64, f64, f64, f64, f64, f64, f64, f64) -> f64;
+        extern "C" fn eight(a: f64, b: f64, c: f64, d: f64, e: f64, f: f64, g: f64, h: f64) -> f64 {
+            [a, b, c, d, e, f, g, h].iter().fold(0.0, |sum, digit| sum * 10.0 + digit)
+        }
+        let floats = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.5].map(f64::to_bits);
+        let mut registers = CallRegisters { integers: [1, 2, 3, 4, 5, 6], floats };
         let function = ExecutorAddr::from_ptr(digits as extern "C" fn(_, _, _, _, _, _) -> _ as *const u8);
         // SAFETY: the function has the required type.
-        assert_eq!(unsafe { call_function(function, &[1, 2, 3, 4, 5, 6]) }, 123_456);
+        unsafe { call_function(function, &mut registers) };
+        assert_eq!(registers.integers[0], 123_456);
+
+        let mut registers = CallRegisters { floats, ..CallRegisters::default() };
+        // SAFETY: as above.
+        unsafe { call_function(ExecutorAddr::from_ptr(eight as Eight as *const u8), &mut registers) };
+        assert_eq!(f64::from_bits(registers.floats[0]), 12_345_678.5);
     }
 
     #[test]

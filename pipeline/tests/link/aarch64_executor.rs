@@ -11,11 +11,11 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use uruk_core::{ExecutorAddr, ResourceTracker};
-use uruk_pipeline::executor::Executor as _;
+use uruk_pipeline::executor::{Executor as _, Startup};
 use uruk_pipeline::object::ObjectBuffer;
 use uruk_pipeline::peer::ProcessEnd;
 use uruk_pipeline::platform::Platform;
-use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram, RemoteSymbolsGenerator, Startup};
+use uruk_pipeline::remote::{CallArguments, RemoteExecutor, RemoteProgram, RemoteSymbolsGenerator};
 
 use crate::aarch64::CLANG;
 use crate::link_support::linking::Linking;
@@ -148,15 +148,10 @@ impl Scene {
     }
 
     fn startup(&self) -> Startup {
-        let platform = &self.linking.platform;
-        Startup {
-            indirect: platform.take_indirect_functions(),
-            initializers: platform.take_initializers(),
-            finalizers: platform.take_finalizers(),
-        }
+        self.linking.platform.take_startup()
     }
 
-    fn call(&self, name: &str, arguments: &[u64]) -> u64 {
+    fn call(&self, name: &str, arguments: impl CallArguments) -> u64 {
         let function = self.find(name);
         self.place.start(&self.startup()).expect("the executor is there");
         self.place.call(function, arguments).unwrap_or_else(|error| panic!("{name}: {}", chain(&error)))
@@ -168,16 +163,16 @@ fn a_program_of_several_files_runs_there() {
     let Some(scene) = Scene::new() else { return };
     let (scene, trackers) = scene.with_program();
     assert_eq!(scene.place.architecture().to_string(), "AArch64");
-    assert_eq!(scene.call("sum", &[1, 2, 3, 4, 5, 6]), 91);
-    assert_eq!(scene.call("where", &[]), u64::from(scene.place.pid()));
+    assert_eq!(scene.call("sum", [1, 2, 3, 4, 5, 6]), 91);
+    assert_eq!(scene.call("where", ()), u64::from(scene.place.pid()));
     // 40 of the constructor; 6 of this thread's variable, 7 of the other's; 9 chosen; 3 thrown through 5 frames.
-    assert_eq!(scene.call("run", &[4]), 40 + 600 + 7_000 + 90_000 + 3_500_000);
+    assert_eq!(scene.call("run", [4]), 40 + 600 + 7_000 + 90_000 + 3_500_000);
     assert_eq!(
-        scene.call("run", &[0]),
+        scene.call("run", [0]),
         40 + 700 + 7_000 + 90_000 + 3_100_000,
         "the first thread's variable goes on"
     );
-    assert_eq!(scene.call("absent", &[]), 1);
+    assert_eq!(scene.call("absent", ()), 1);
     trackers.into_iter().for_each(|tracker| tracker.remove().expect("nothing goes wrong"));
     scene.place.find(&["puts"]).expect("it goes on");
 }
@@ -198,7 +193,7 @@ fn a_fault_is_told_with_its_function() {
     let Some(scene) = Scene::new() else { return };
     let (scene, _trackers) = scene.with_program();
     let function = scene.find("crash_below");
-    let error = scene.place.call(function, &[8]).expect_err("nothing lies there");
+    let error = scene.place.call::<u64>(function, [8]).expect_err("nothing lies there");
     assert_eq!(error.process_end(), Some(ProcessEnd::Signal(libc::SIGSEGV)), "{}", chain(&error));
     assert!(error.to_string().contains("in `crash` + 0"), "{}", chain(&error));
 }
@@ -212,7 +207,7 @@ fn a_fault_in_a_library_is_told_with_its_caller() {
     ";
     let Some(scene) = Scene::new() else { return };
     let _tracker = scene.add(object("length.c", CLANG, "c", SOURCE));
-    let error = scene.place.call(scene.find("length"), &[8]).expect_err("nothing lies there");
+    let error = scene.place.call::<u64>(scene.find("length"), [8]).expect_err("nothing lies there");
     assert_eq!(error.process_end(), Some(ProcessEnd::Signal(libc::SIGSEGV)), "{}", chain(&error));
     assert!(error.to_string().contains("in `length` + "), "{}", chain(&error));
 }
@@ -225,7 +220,7 @@ fn code_that_comes_where_other_code_lay_is_what_runs() {
     for number in 0..20 {
         let source = format!("unsigned long number(void) {{ return {number}; }}");
         let tracker = scene.add(object("number.c", CLANG, "c", &source));
-        assert_eq!(scene.call("number", &[]), number);
+        assert_eq!(scene.call("number", ()), number);
         addresses.push(scene.find("number"));
         tracker.remove().expect("nothing goes wrong");
     }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 unsafe extern "C" {
-    pub(crate) fn uruk_enter_function(function: u64, arguments: *const u64) -> u64;
+    pub(crate) fn uruk_enter_function(function: u64, registers: *mut u64);
     pub(crate) fn uruk_enter_handler(function: u64, first: usize, second: usize);
     pub(crate) fn uruk_enter_program(
         entry: u64,
@@ -87,16 +87,25 @@ std::arch::global_asm!(
     "uruk_enter_function:",
     ".cfi_startproc",
     ".cfi_undefined x30",
-    "stp x29, x30, [sp, #-16]!",
-    ".cfi_def_cfa_offset 16",
+    "stp x29, x30, [sp, #-32]!",
+    ".cfi_def_cfa_offset 32",
+    "str x19, [sp, #16]",
+    ".cfi_offset x19, -16",
     "mov x29, xzr",
     "mov x16, x0",
-    "mov x17, x1",
-    "ldp x0, x1, [x17]",
-    "ldp x2, x3, [x17, #16]",
-    "ldp x4, x5, [x17, #32]",
+    "mov x19, x1",
+    "ldp x0, x1, [x19]",
+    "ldp x2, x3, [x19, #16]",
+    "ldp x4, x5, [x19, #32]",
+    "ldp d0, d1, [x19, #48]",
+    "ldp d2, d3, [x19, #64]",
+    "ldp d4, d5, [x19, #80]",
+    "ldp d6, d7, [x19, #96]",
     "blr x16",
-    "ldp x29, x30, [sp], #16",
+    "str x0, [x19]",
+    "str d0, [x19, #48]",
+    "ldr x19, [sp, #16]",
+    "ldp x29, x30, [sp], #32",
     ".cfi_def_cfa_offset 0",
     "ret",
     ".cfi_endproc",

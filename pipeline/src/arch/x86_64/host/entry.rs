@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 
 unsafe extern "C" {
-    pub(crate) fn uruk_enter_function(function: u64, arguments: *const u64) -> u64;
+    pub(crate) fn uruk_enter_function(function: u64, registers: *mut u64);
     pub(crate) fn uruk_enter_handler(function: u64, first: usize, second: usize);
     pub(crate) fn uruk_enter_program(
         entry: u64,
@@ -90,17 +90,36 @@ std::arch::global_asm!(
     ".cfi_undefined rip",
     "push rbp",
     ".cfi_def_cfa_offset 16",
+    "push rbx",
+    ".cfi_def_cfa_offset 24",
+    ".cfi_offset rbx, -24",
+    "sub rsp, 8",
+    ".cfi_def_cfa_offset 32",
     "xor ebp, ebp",
     "mov r11, rdi",
-    "mov r10, rsi",
-    "mov rdi, [r10]",
-    "mov rsi, [r10 + 8]",
-    "mov rdx, [r10 + 16]",
-    "mov rcx, [r10 + 24]",
-    "mov r8, [r10 + 32]",
-    "mov r9, [r10 + 40]",
-    "xor eax, eax",
+    "mov rbx, rsi",
+    "mov rdi, [rbx]",
+    "mov rsi, [rbx + 8]",
+    "mov rdx, [rbx + 16]",
+    "mov rcx, [rbx + 24]",
+    "mov r8, [rbx + 32]",
+    "mov r9, [rbx + 40]",
+    "movsd xmm0, qword ptr [rbx + 48]",
+    "movsd xmm1, qword ptr [rbx + 56]",
+    "movsd xmm2, qword ptr [rbx + 64]",
+    "movsd xmm3, qword ptr [rbx + 72]",
+    "movsd xmm4, qword ptr [rbx + 80]",
+    "movsd xmm5, qword ptr [rbx + 88]",
+    "movsd xmm6, qword ptr [rbx + 96]",
+    "movsd xmm7, qword ptr [rbx + 104]",
+    "mov eax, 8", // A function with variable arguments wants to know how many of these there are.
     "call r11",
+    "mov [rbx], rax",
+    "movsd qword ptr [rbx + 48], xmm0",
+    "add rsp, 8",
+    ".cfi_def_cfa_offset 24",
+    "pop rbx",
+    ".cfi_def_cfa_offset 16",
     "pop rbp",
     ".cfi_def_cfa_offset 8",
     "ret",
