@@ -56,7 +56,7 @@ fn each_host_has_a_process_of_its_own() {
         let found = executor.find(&["getpid", "no such function"]).expect("it answers");
         let getpid = found[0].expect("of its C library").address;
         assert!(found[1].is_none());
-        assert_eq!(executor.call(getpid, &[]).expect("it returns"), u64::from(executor.pid()));
+        assert_eq!(executor.call::<u32>(getpid, ()).expect("it returns"), executor.pid());
     }
 }
 

@@ -30,6 +30,7 @@ pub trait CallResult: sealed::Sealed {
 /// # fn call(executor: &uruk_pipeline::remote::RemoteExecutor, function: uruk_core::ExecutorAddr) {
 /// executor.call::<i32>(function, (1, 2, 3, 4, 5, 6, 7));
 /// # }
+/// # std::hint::black_box(call as fn(_, _));
 /// ```
 pub trait CallArguments: sealed::Sealed {
     #[doc(hidden)]
