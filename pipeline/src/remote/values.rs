@@ -67,7 +67,7 @@ macro_rules! call_value {
     )*};
 }
 
-// A function may rely on a short integer being extended. Of its own result nobody extends the rest.
+// A function may rely on a short integer being extended. The rest of the register that its own result is in says nothing.
 call_value! {
     i8, false, value => i64::from(value).cast_unsigned(), bits => bits as Self;
     i16, false, value => i64::from(value).cast_unsigned(), bits => bits as Self;
