@@ -9,13 +9,14 @@ int real(int x);
 int other_name(int x);
 int replaceable(int x);
 int inside(void);
-extern int number, same_number;
+/* Volatile, because compilers take them for two variables. */
+extern volatile int number, same_number;
 
 int replaceable(int x) { return x * 33; }
 
 /* Volatile, so that the comparison is made when the program runs. */
 static int (*volatile one)(int) = real, (*volatile two)(int) = other_name;
-static int *volatile three = &number, *volatile four = &same_number;
+static volatile int *volatile three = &number, *volatile four = &same_number;
 
 int main(void) {
   printf("function and alias: %d %d, one address: %s\n", real(3), other_name(3), one == two ? "yes" : "no");
