@@ -72,6 +72,8 @@ aarch64: setup ## Runs unit tests for AArch64, in an emulator, and code that is 
 	  $(CARGO) test -p uruk-pipeline --test link -- aarch64_executor::
 	$(CHOSEN) URUK_AARCH64_EXECUTOR="$(CURDIR)/target/aarch64-unknown-linux-gnu/debug/uruk-executor" \
 	  $(CARGO) test -p uruk --features cli --test executor -- in_an_emulator
+	$(CHOSEN) URUK_AARCH64_EXECUTOR="$(CURDIR)/target/aarch64-unknown-linux-gnu/debug/uruk-executor" \
+	  $(CARGO) test -p uruk --features cli --test executor_lazy -- there
 	$(CARGO) build -p uruk --features cli
 	$(CHOSEN) URUK_BIN="$(CURDIR)/target/debug/uruk" URUK_AARCH64_EXECUTOR="$(CURDIR)/target/aarch64-unknown-linux-gnu/debug/uruk-executor" \
 	  $(CARGO) test -p uruk-tests --test aarch64_programs -- as_natively

@@ -4,11 +4,13 @@
 
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, getpid, kill_process};
 use uruk::core::WithCauses;
 use uruk::pipeline::peer::{Channel, PeerProgram, ProcessEnd, receive_descriptors};
 use uruk::pipeline::remote::{ExecutorAddress, ExecutorListener, RemoteProgram, serve_executor_watched};
+use uruk::pipeline::tiers::CallCounting;
 use uruk::{Jit, JitBuilder, JitError, OnCall};
 
 /// The messages of first calls.
@@ -82,10 +84,15 @@ fn listening(address: &str) -> ExecutorAddress {
     address
 }
 
-/// Memory is shared, or sent; the executor is started, or listens on a port.
-fn ways(arguments: &[&str]) -> [(&'static str, RemoteProgram); 3] {
+/// Memory is shared, or sent; the executor is started, or listens on a port. If `make aarch64` has built one, it runs in an emulator too.
+fn ways() -> Vec<(&'static str, RemoteProgram)> {
     let port = RemoteProgram::listening_at(listening("localhost:0"));
-    [("started", program(arguments)), ("sent", program(arguments).sends_memory(true)), ("port", port)]
+    let mut ways = vec![("started", program(&[])), ("sent", program(&[]).sends_memory(true)), ("port", port)];
+    ways.extend(std::env::var_os("URUK_AARCH64_EXECUTOR").map(|executor| {
+        let emulator = RemoteProgram::new("qemu-aarch64").argument("-L").argument("/usr/aarch64-linux-gnu");
+        ("AArch64", emulator.argument(executor))
+    }));
+    ways
 }
 
 fn told(error: &JitError) -> String {
@@ -132,7 +139,7 @@ fn scene(jit: &Jit) -> Result<Vec<u64>, JitError> {
 
 #[test]
 fn functions_are_compiled_when_they_are_called_there() {
-    for (way, program) in ways(&[]) {
+    for (way, program) in ways() {
         let jit = engine(program).build().expect(way);
         assert_eq!(scene(&jit).expect(way), [20, 24, 1, 42], "{way}");
     }
@@ -193,7 +200,7 @@ fn many_threads_there_make_first_calls_at_once() {
         done:
             ret i64 %added
         }";
-    for (way, program) in ways(&[]) {
+    for (way, program) in ways() {
         let jit = engine(program).build().expect(way);
         jit.add_ir_text("threads.ll", threads).expect("the names are new");
         // Ten times the sum of 0 to 15, and four times 0, 1, 2 and 3.
@@ -226,7 +233,7 @@ fn a_function_that_cannot_be_compiled_ends_the_executor_or_goes_where_the_host_s
 /// One by one, and together: bodies of a group are switched at one moment.
 #[test]
 fn functions_are_given_other_bodies_there() {
-    for (way, program) in ways(&[]) {
+    for (way, program) in ways() {
         let jit = Jit::builder().threads(2).executor(program).build().expect(way);
         let bodies = jit.create_dylib("bodies").expect("the name is new");
         let text = "
@@ -252,6 +259,28 @@ fn functions_are_given_other_bodies_there() {
             jit.redefine(&bodies, [("second", "two.1")]).expect("one of them");
             assert_eq!(both(), 13, "{way}, round {round}");
         }
+    }
+}
+
+/// Their calls are counted by code beside their stubs.
+#[test]
+fn functions_that_are_called_often_get_better_bodies_there() {
+    const PATIENCE: Duration = Duration::from_secs(1200); // Only a hang takes so long.
+    let text = "
+        define internal i64 @one(i64 %x) noinline { %y = add i64 %x, 1 ret i64 %y }
+        define i64 @next(i64 %x) { %y = call i64 @one(i64 %x) ret i64 %y }";
+    for (way, program) in ways() {
+        let counting = CallCounting::new().with_threshold(5).with_quiet(Duration::ZERO);
+        let jit = Jit::builder().threads(2).tiers(counting).executor(program).build().expect(way);
+        jit.add_ir_text("program.ll", text).expect("the names are new");
+        let next = || assert_eq!(jit.call_there("next", &[41]).expect(way), 42, "{way}");
+        let tiers = jit.tiers().expect("there are tiers");
+        let begun = Instant::now();
+        while tiers.stats().promoted < 2 {
+            next();
+            assert!(begun.elapsed() < PATIENCE, "{way}: {:?}", tiers.stats());
+        }
+        next();
     }
 }
 

@@ -1,5 +1,7 @@
 //! Programs that are compiled for AArch64 run in an executor in an emulator, as they do natively in the emulator alone.
 //!
+//! Their functions are compiled ahead, when they are called, and better when they are called often.
+//!
 //! `make aarch64` builds the executor, and names it by `URUK_AARCH64_EXECUTOR`. `URUK_PROGRAMS=c/jumps` tries those with this in their names.
 
 use std::fmt::Write as _;
@@ -31,8 +33,44 @@ const NOT_THERE: [(&str, &str); 12] = [
     ("c/vectors", "registers of x86-64"),
 ];
 
+/// Programs that are tried only with all their code compiled ahead, and why.
+const AHEAD_ALONE: [(&str, &str); 1] =
+    [("c/many_functions", "6,144 first calls take longer in an emulator than a program may run")];
+
+/// A form, the options that it is run with, and the names under which programs skip that.
+struct Row {
+    form: Form,
+    options: &'static [&'static str],
+    skips: &'static [&'static str],
+}
+
+const EAGER: &[&str] = &["executor"];
+const LAZY: &[&str] = &["executor", "lazy", "executor-lazy"];
+
 #[test]
 fn programs_in_c_and_cxx_run_as_natively() {
+    run_all(&[
+        Row { form: Form::BitcodeO2, options: &[], skips: EAGER },
+        Row { form: Form::Pic, options: &[], skips: EAGER },
+    ]);
+}
+
+#[test]
+fn programs_that_are_compiled_while_they_run_run_as_natively() {
+    run_all(&[
+        Row { form: Form::BitcodeO0, options: &["--lazy"], skips: LAZY },
+        Row { form: Form::Pic, options: &["--lazy"], skips: LAZY },
+        Row { form: Form::BitcodeO2, options: &["--lazy=module"], skips: LAZY },
+    ]);
+}
+
+#[test]
+fn programs_that_are_compiled_better_while_they_run_run_as_natively() {
+    let options = &["--tiered", "--tier-threshold=2", "--tier-delay=0"];
+    run_all(&[Row { form: Form::BitcodeO0, options, skips: LAZY }]);
+}
+
+fn run_all(rows: &[Row]) {
     let Some(executor) = std::env::var_os("URUK_AARCH64_EXECUTOR") else {
         writeln!(
             std::io::stderr(),
@@ -45,20 +83,23 @@ fn programs_in_c_and_cxx_run_as_natively() {
     let (mut tried, mut failures) = (0, String::new());
     for name in names().into_iter().filter(|name| name.contains(&wanted)) {
         let program = Program::load(&name).expect("it is there");
-        let is_left_out = NOT_THERE.iter().any(|(other, _)| *other == name)
-            || program.skipped.iter().any(|(form, _)| form == "executor");
-        if is_left_out {
+        if NOT_THERE.iter().any(|(other, _)| *other == name) {
             continue;
         }
-        tried += 1;
-        for form in [Form::BitcodeO2, Form::Pic] {
-            if let Some(wrong) = wrong(program.clone(), form, Path::new(&executor)) {
-                _ = write!(failures, "\n== {name} {} ==\n{wrong}", form.name());
+        for row in rows {
+            let is_too_slow = AHEAD_ALONE.iter().any(|(other, _)| *other == name) && row.skips == LAZY;
+            if is_too_slow || program.skipped.iter().any(|(form, _)| row.skips.contains(&&**form)) {
+                continue;
+            }
+            tried += 1;
+            if let Some(wrong) = wrong(program.clone(), row, Path::new(&executor)) {
+                let options = row.options.join(" ");
+                _ = write!(failures, "\n== {name} {} {options} ==\n{wrong}", row.form.name());
             }
         }
     }
     assert!(tried > 0, "no program has `{wanted}` in its name");
-    assert!(failures.is_empty(), "of {tried} programs:\n{failures}");
+    assert!(failures.is_empty(), "of {tried} runs:\n{failures}");
 }
 
 /// All programs in C and C++, each a file or a directory.
@@ -79,18 +120,19 @@ fn names() -> Vec<String> {
 }
 
 /// The difference between the program in an executor and the native one. A program that is no native one there has none.
-fn wrong(mut program: Program, form: Form, executor: &Path) -> Option<String> {
+fn wrong(mut program: Program, row: &Row, executor: &Path) -> Option<String> {
     program.files.iter_mut().for_each(|file| file.flags.push(TARGET.to_owned()));
     program.native_link.push(TARGET.to_owned());
     let mut command = Command::new(EMULATOR[0]);
-    let native = match program.build_native(form) {
+    let native = match program.build_native(row.form) {
         Ok(native) => command.args(&EMULATOR[1..]).arg(native).args(&program.args),
         Err(error) => return Some(format!("not built: {error}")),
     };
     let native = run(native, &program.input, program.time_limit).expect("the emulator starts");
     let mut command = Command::new(uruk());
     let place = format!("--executor=exec:{} {}", EMULATOR.join(" "), executor.display());
-    command.arg("run").arg(place).args(program.build(form).expect("its native form was built"));
+    command.arg("run").arg(place).args(row.options);
+    command.args(program.build(row.form).expect("its native form was built"));
     command.args(program.entry.iter().flat_map(|entry| ["--entry", entry]));
     command.arg("--").args(&program.args);
     let outcome = run(&mut command, &program.input, program.time_limit).expect("uruk starts");

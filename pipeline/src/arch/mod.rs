@@ -10,10 +10,12 @@
 
 pub mod aarch64;
 mod kind;
+mod lazy;
 pub mod x86_64;
 
 pub use kind::{Class, EdgeKind};
 pub(crate) use kind::{CodeField, DistanceLoad, FarForm, IfuncParts, Meaning, Operands, Overflow, SlotKind};
+pub(crate) use lazy::{CALLS_AT, CodeTemplate, FieldTarget, LazyTemplates};
 pub use x86_64::{CodeNeeds, Features, ProcessorLevel, ProcessorTarget};
 
 #[cfg(target_arch = "aarch64")]
@@ -113,6 +115,11 @@ questions! {
     fn entry_bytes() -> usize;
     /// Writes an entry of a function.
     fn write_entry(entry: &mut [u8], function: u64);
+
+    /// The templates of lazy functions.
+    fn lazy_templates() -> &'static LazyTemplates;
+    /// Has a stub of a group jump through the word at that byte of the group's table.
+    fn write_table_offset(stub: &mut [u8], offset: u32);
 
     /// The use that an instruction makes of a thread-local variable's distance from the thread pointer, if it can take a detour instead.
     fn distance_load(kind: EdgeKind, bytes: &[u8], offset: usize, addend: i64) -> Option<DistanceLoad>;

@@ -354,7 +354,8 @@ impl MaterializationUnit for LazyReexports {
             improving.are_at(&cells);
         }
         let cells = NamedCells::new(cells);
-        let contents = Contents::new(&cells, stubs, manager.layer.executor.entries());
+        let executor = &manager.layer.executor;
+        let contents = Contents::new(&cells, stubs, executor.architecture(), executor.entries());
         // Without those that others have taken over.
         let names = |function: &KnownFunction| -> Vec<SymbolName> {
             function.names.iter().filter(|name| functions.contains_key(*name)).cloned().collect()

@@ -2,8 +2,7 @@
 
 use uruk_core::SymbolName;
 
-use crate::arch::x86_64::lazy::{self, StubTemplate};
-use crate::arch::{Architecture, CodeField};
+use crate::arch::{Architecture, CodeField, CodeTemplate, FieldTarget};
 use crate::executor::RuntimeEntries;
 use crate::link::graph::{Edge, SectionRole, SymbolId};
 use crate::link::{LinkError, LinkGraph};
@@ -11,11 +10,9 @@ use crate::runtime::call_through::{
     CallThroughDescriptor, CountWords, CountingDescriptor, NamedCells, StubTable,
 };
 
-/// The architecture of the templates. A graph of stubs is refused where other code runs.
-const ARCH: Architecture = Architecture::X86_64;
-
 /// The contents of the sections of stubs, before the link.
 pub(super) struct Contents {
+    arch: Architecture,
     stubs: Vec<u8>,
     /// Counting parts, if there are any, and cold parts.
     cold: Vec<u8>,
@@ -40,10 +37,11 @@ pub(super) enum StubKind {
 }
 
 impl StubKind {
-    fn template(self) -> &'static StubTemplate {
+    fn template(self, arch: Architecture) -> CodeTemplate {
+        let templates = arch.lazy_templates();
         match self {
-            Self::Plain | Self::Counting => &lazy::SLOT_STUB,
-            Self::Group => &lazy::GROUP_STUB,
+            Self::Plain | Self::Counting => templates.slot_stub,
+            Self::Group => templates.group_stub,
         }
     }
 
@@ -56,12 +54,12 @@ impl StubKind {
 }
 
 /// The table of stubs, and they.
-fn stubs(count: usize, kind: StubKind) -> Vec<u8> {
-    let StubTemplate { code, table_offset_at, .. } = *kind.template();
+fn stubs(count: usize, kind: StubKind, arch: Architecture) -> Vec<u8> {
+    let code = kind.template(arch).code;
     let mut stubs = code.repeat(count);
-    if let Some(at) = table_offset_at {
+    if kind == StubKind::Group {
         for (offset, stub) in (0_u32..).step_by(8).zip(stubs.chunks_exact_mut(code.len())) {
-            stub[at..][..4].copy_from_slice(&offset.to_le_bytes());
+            arch.write_table_offset(stub, offset);
         }
     }
     let table = StubTable::bytes(count, code.len() as u32, kind.descriptor_bytes());
@@ -75,18 +73,25 @@ fn field(at: u64, field: CodeField, target: SymbolId) -> Edge {
 }
 
 impl Contents {
-    /// Contents for stubs of `cells`, with counting parts if their kind counts.
-    pub(super) fn new(cells: &NamedCells, kind: StubKind, entries: RuntimeEntries) -> Self {
-        let counts = kind == StubKind::Counting;
-        let (stubs, counted) = (stubs(cells.len(), kind), if counts { cells.len() } else { 0 });
-        let cold = [lazy::COUNTING.repeat(counted), lazy::COLD.repeat(cells.len())].concat();
-        let frames = lazy::stub_frames(stubs.len() - StubTable::BYTES as usize, cold.len());
+    /// Contents for stubs of `cells` on processors of an architecture, with counting parts if their kind counts.
+    pub(super) fn new(
+        cells: &NamedCells,
+        kind: StubKind,
+        arch: Architecture,
+        entries: RuntimeEntries,
+    ) -> Self {
+        let (templates, counts) = (arch.lazy_templates(), kind == StubKind::Counting);
+        let (stubs, counted) = (stubs(cells.len(), kind, arch), if counts { cells.len() } else { 0 });
+        let cold =
+            [templates.counting.code.repeat(counted), templates.cold.code.repeat(cells.len())].concat();
+        let frames = templates.frames_of(stubs.len() - StubTable::BYTES as usize, cold.len());
         let descriptors = if counts {
             CountingDescriptor::bytes(cells.id(), entries.counted_call).repeat(cells.len())
         } else {
             CallThroughDescriptor::bytes(cells.id(), entries.first_call).repeat(cells.len())
         };
         Self {
+            arch,
             stubs,
             cold,
             kind,
@@ -104,7 +109,8 @@ impl Contents {
         &self,
         names: impl Iterator<Item = &'n Vec<SymbolName>>,
     ) -> Result<LinkGraph<'_>, LinkError> {
-        let mut graph = LinkGraph::builder("<lazy reexports>").of_architecture(ARCH);
+        let (arch, templates) = (self.arch, self.arch.lazy_templates());
+        let mut graph = LinkGraph::builder("<lazy reexports>").of_architecture(arch);
         let stubs = graph.block(".text", SectionRole::Code, &self.stubs, 16);
         let cold = graph.block(".text.unlikely", SectionRole::Code, &self.cold, 32);
         let slots = graph.block(".data.slots", SectionRole::Data, &self.slots, 8);
@@ -115,9 +121,9 @@ impl Contents {
         let first_stub = graph.define_local("first", stubs, StubTable::BYTES);
         let first_cold = graph.define_local("first", cold, 0);
         let (of_stubs, of_cold) =
-            (field(0, lazy::FRAMES_STUBS, first_stub), field(0, lazy::FRAMES_COLD, first_cold));
+            (field(0, templates.frames_stubs, first_stub), field(0, templates.frames_cold, first_cold));
         graph.unwind_table(&self.frames, &[of_stubs, of_cold]);
-        let kind = ARCH.pointer();
+        let kind = arch.pointer();
         let pointer = |offset, target| Edge { offset, kind, target, addend: 0 };
         let root = (self.kind == StubKind::Group).then(|| {
             let root = graph.block(".data.root", SectionRole::Data, &self.root, 8);
@@ -129,25 +135,41 @@ impl Contents {
         });
         let first_descriptor = graph.define_local("descriptors", descriptors, 0);
         graph.edge(stubs, pointer(StubTable::DESCRIPTORS, first_descriptor));
-        let StubTemplate { code, operand, .. } = *self.kind.template();
-        let (counts, stub_bytes) = (self.kind == StubKind::Counting, code.len() as u64);
+        let (stub_template, counts) = (self.kind.template(arch), self.kind == StubKind::Counting);
+        let stub_bytes = stub_template.code.len() as u64;
         let calls = counts.then(|| graph.block(".data.calls", SectionRole::Data, &self.calls, 16));
         let descriptor_bytes = self.kind.descriptor_bytes();
-        let counting_bytes = if counts { lazy::COUNTING.len() as u64 } else { 0 };
+        let counting_bytes = if counts { templates.counting.code.len() as u64 } else { 0 };
         let first_cold = self.calls.len() as u64 / CountWords::BYTES * counting_bytes;
         for (index, names) in (0..).zip(names) {
             let (at, stub_at) = (index * descriptor_bytes, StubTable::BYTES + index * stub_bytes);
             for name in names {
                 graph.define(name.as_str(), stubs, stub_at);
             }
-            let cold_at = first_cold + index * lazy::COLD.len() as u64;
+            let cold_at = first_cold + index * templates.cold.code.len() as u64;
             let slot = graph.define_local("slot", slots, index * 8);
             let unbound = graph.define_local("unbound", cold, cold_at);
             let descriptor = graph.define_local("descriptor", descriptors, at);
             let ignored = graph.define_local("ignored", descriptors, at + CallThroughDescriptor::IGNORED);
-            graph.edge(stubs, field(stub_at, operand, root.unwrap_or(slot)));
-            graph.edge(cold, field(cold_at, lazy::COLD_THUNK, thunk));
-            graph.edge(cold, field(cold_at, lazy::COLD_DESCRIPTOR, descriptor));
+            let counted = calls.map(|calls| graph.define_local("counted", calls, index * CountWords::BYTES));
+            let target = |of: FieldTarget| match of {
+                FieldTarget::Word => root.unwrap_or(slot),
+                FieldTarget::Thunk => thunk,
+                FieldTarget::Descriptor => descriptor,
+                FieldTarget::Cold => unbound,
+                FieldTarget::Counted => counted.expect("counting parts have words"),
+            };
+            let mut place = |block, at, template: CodeTemplate| {
+                for &(of, of_template) in template.fields {
+                    graph.edge(block, field(at, of_template, target(of)));
+                }
+            };
+            place(stubs, stub_at, stub_template);
+            place(cold, cold_at, templates.cold);
+            let counting_at = index * counting_bytes;
+            if counts {
+                place(cold, counting_at, templates.counting);
+            }
             graph.edge(slots, pointer(index * 8, unbound));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::IGNORED_SLOT, ignored));
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::SLOT, slot));
@@ -155,14 +177,8 @@ impl Contents {
             graph.edge(descriptors, pointer(at + CallThroughDescriptor::UNBOUND, unbound));
             let stub = pointer(at + CallThroughDescriptor::STUB, first_stub);
             graph.edge(descriptors, Edge { addend: (index * stub_bytes).cast_signed(), ..stub });
-            if let Some(calls) = calls {
-                let (counting_at, counted_at) = (index * counting_bytes, index * CountWords::BYTES);
+            if let Some(counted) = counted {
                 let counting = graph.define_local("counting", cold, counting_at);
-                let counted = graph.define_local("counted", calls, counted_at);
-                let left = graph.define_local("left", calls, counted_at + CountWords::CALLS);
-                graph.edge(cold, field(counting_at, lazy::COUNTING_CALLS, left));
-                graph.edge(cold, field(counting_at, lazy::COUNTING_COLD, unbound));
-                graph.edge(cold, field(counting_at, lazy::COUNTING_BODY, counted));
                 graph.edge(descriptors, pointer(at + CountingDescriptor::COUNTED, counted));
                 graph.edge(descriptors, pointer(at + CountingDescriptor::COUNTING, counting));
             }

@@ -17,8 +17,7 @@ use super::graph::{
     Symbol, SymbolId, SymbolKind,
 };
 use super::prune;
-use crate::arch::x86_64::lazy::{SLOT_STUB, StubTemplate};
-use crate::arch::{CodeField, CodeNeeds, ProcessorTarget};
+use crate::arch::{CodeField, CodeNeeds, CodeTemplate, ProcessorTarget};
 
 /// The functions of a graph that have versions.
 #[derive(Debug, Default)]
@@ -28,6 +27,9 @@ pub(crate) struct GraphVersions {
     /// All code of targets beside the base, also where calls are direct.
     pub(crate) code: Vec<(u32, SymbolId)>,
 }
+
+/// More fields than a slot or a stub has.
+const FIELDS_MAX: usize = 4;
 
 /// The content of a slot before the link.
 const SLOT: [u8; 8] = [0; 8];
@@ -176,7 +178,7 @@ impl LinkGraph<'_> {
         let section = *self.section_of(body);
         let slot = Section { role: SectionRole::ReadOnly, is_grouped: false, ..section };
         let pointer = CodeField { offset: 0, kind: self.arch.pointer(), addend: 0 };
-        let (slot, _) = self.add_block(".data.rel.ro", slot, &SLOT, (pointer, base))?;
+        let (slot, _) = self.add_block(".data.rel.ro", slot, &SLOT, ([pointer], base))?;
         self.blocks[slot.index()].discardable = true;
         let slot = Symbol {
             name: Name::default(),
@@ -186,8 +188,10 @@ impl LinkGraph<'_> {
             ..self.symbols[base.index()]
         };
         let slot = self.add_symbol(slot)?;
-        let StubTemplate { code, operand, .. } = SLOT_STUB;
-        let (stub, size) = self.add_block(".text.versions", section, code, (operand, slot))?;
+        let CodeTemplate { code, fields } = self.arch.lazy_templates().slot_stub;
+        // All of them lead to the slot.
+        let fields = fields.iter().map(|(_, field)| *field);
+        let (stub, size) = self.add_block(".text.versions", section, code, (fields, slot))?;
         self.blocks[stub.index()].discardable = symbol.binding == Binding::Local;
         Ok((slot, (body, start), VersionStub { block: stub, size, base }))
     }
@@ -218,17 +222,17 @@ impl LinkGraph<'_> {
         Ok(id)
     }
 
-    /// Adds a block with one field, in a section of its own that is like `like`. Gives its size too.
+    /// Adds a block whose fields lead to one symbol, in a section of its own that is like `like`. Gives its size too.
     fn add_block(
         &mut self,
         name: &str,
         like: Section,
         content: &'static [u8],
-        (field, target): (CodeField, SymbolId),
+        (fields, target): (impl IntoIterator<Item = CodeField>, SymbolId),
     ) -> Result<(BlockId, u64), LinkError> {
         let (block, section) = (BlockId::of(self.blocks.len()), SectionId::of(self.sections.len()));
         let numbers = [self.blocks.len(), self.sections.len(), self.edges.len()];
-        if numbers.iter().any(|&number| u32::try_from(number + 1).is_err()) {
+        if numbers.iter().any(|&number| u32::try_from(number + FIELDS_MAX).is_err()) {
             return Err(self.too_large("more blocks than the graph can number"));
         }
         let (size, align_log2) = (content.len() as u64, content.len().ilog2() as u8);
@@ -243,8 +247,9 @@ impl LinkGraph<'_> {
             ..like
         });
         self.contents.push(content);
-        let edge = self.edges.len() as u32;
-        self.edges.push(Edge { offset: field.offset, addend: field.addend, target, kind: field.kind });
+        let first_edge = self.edges.len() as u32;
+        let edge = |CodeField { offset, kind, addend }| Edge { offset, kind, target, addend };
+        self.edges.extend(fields.into_iter().map(edge));
         self.blocks.push(Block {
             section,
             offset: 0,
@@ -252,7 +257,7 @@ impl LinkGraph<'_> {
             align_log2,
             discardable: false,
             live: true,
-            edges: (edge, edge + 1),
+            edges: (first_edge, self.edges.len() as u32),
         });
         Ok((block, size))
     }

@@ -1,10 +1,10 @@
 //! The function around a fragment of code in `.init` or `.fini`, as in the C library's `crti.o` and `crtn.o`.
 
-use super::instruction;
 use super::padding::NO_OP;
+use super::{code_bytes, instruction};
 
 /// `nop ...; stp x29, x30, [sp, #-16]!; mov x29, sp`. As much of its end as the fragment's alignment asks for is used.
-const START: [u8; 64] = bytes(&{
+const START: [u8; 64] = code_bytes(&{
     let mut code = [NO_OP; 16];
     (code[14], code[15]) = (0xa9bf_7bfd, 0x9100_03fd);
     code
@@ -13,7 +13,7 @@ const START_BYTES_MIN: u64 = 8;
 /// `ret`.
 const RETURN: u32 = 0xd65f_03c0;
 /// `ldp x29, x30, [sp], #16; ret`
-const END: [u8; 8] = bytes(&[0xa8c1_7bfd, RETURN]);
+const END: [u8; 8] = code_bytes(&[0xa8c1_7bfd, RETURN]);
 
 pub(in crate::arch) fn fragment_start(align: u64) -> Option<&'static [u8]> {
     let bytes = align.max(START_BYTES_MIN);
@@ -27,16 +27,6 @@ pub(in crate::arch) const fn fragment_end() -> &'static [u8] {
 
 pub(in crate::arch) fn returns(fragment: &[u8]) -> bool {
     fragment.len().checked_sub(4).and_then(|last| instruction(&fragment[last..])) == Some(RETURN)
-}
-
-const fn bytes<const BYTES: usize>(code: &[u32]) -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
-    let mut index = 0;
-    while index < BYTES {
-        bytes[index] = code[index / 4].to_le_bytes()[index % 4];
-        index += 1;
-    }
-    bytes
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod fragments;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod host;
 pub mod kinds;
+mod lazy;
 mod padding;
 mod relocations;
 mod rewrites;
@@ -17,11 +18,15 @@ mod stubs;
 
 use object::elf::{EM_AARCH64, Machine};
 
-use super::kind::{Class, DistanceLoad, EdgeKind, FarForm, IfuncParts, Meaning, Operands, Overflow};
+use super::kind::{
+    Class, CodeField, DistanceLoad, EdgeKind, FarForm, IfuncParts, Meaning, Operands, Overflow,
+};
+use super::lazy::{CALLS_AT, CodeTemplate, FieldTarget, LazyTemplates};
 
 pub(super) use encode::{encode, field_bytes, points_into, value};
 pub(super) use fragments::{fragment_end, fragment_start, returns};
 pub(super) use kinds::{kind_name, kind_of_number};
+pub(super) use lazy::{lazy_templates, write_table_offset};
 pub(super) use padding::{begins_with_jump_over, is_padding};
 pub(super) use relocations::{debug_field_bytes, foreign_name, meaning};
 pub(super) use rewrites::{
@@ -51,4 +56,15 @@ pub(super) const fn distance_back() -> EdgeKind {
 /// The instruction at the start of `bytes`.
 fn instruction(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+/// The bytes of instructions.
+const fn code_bytes<const BYTES: usize>(code: &[u32]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    let mut index = 0;
+    while index < BYTES {
+        bytes[index] = code[index / 4].to_le_bytes()[index % 4];
+        index += 1;
+    }
+    bytes
 }

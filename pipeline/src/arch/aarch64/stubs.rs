@@ -12,17 +12,17 @@ use super::encode::encode;
 use super::{EdgeKind, IfuncParts, Operands, kinds};
 
 /// `adrp x16, 0`.
-const PAGE_TO_X16: u32 = 0x9000_0010;
+pub(super) const PAGE_TO_X16: u32 = 0x9000_0010;
 /// `adrp x17, 0`.
-const PAGE_TO_X17: u32 = 0x9000_0011;
+pub(super) const PAGE_TO_X17: u32 = 0x9000_0011;
 /// `add x17, x17, #0`.
-const ADD_TO_X17: u32 = 0x9100_0231;
+pub(super) const ADD_TO_X17: u32 = 0x9100_0231;
 /// `ldr x16, [x16]`.
-const LOAD_X16: u32 = 0xf940_0210;
+pub(super) const LOAD_X16: u32 = 0xf940_0210;
 /// `br x16`.
-const JUMP: u32 = 0xd61f_0200;
+pub(super) const JUMP: u32 = 0xd61f_0200;
 /// `udf #0`.
-const TRAP: u32 = 0;
+pub(super) const TRAP: u32 = 0;
 /// `ldr x16, .+8`.
 const LOAD_BEHIND: u32 = 0x5800_0050;
 

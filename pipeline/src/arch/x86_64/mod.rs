@@ -9,7 +9,7 @@ mod fragments;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod host;
 pub mod kinds;
-pub(crate) mod lazy;
+mod lazy;
 mod levels;
 mod padding;
 mod relax;
@@ -23,12 +23,14 @@ use object::elf::{EM_X86_64, Machine};
 use super::kind::{
     Class, CodeField, DistanceLoad, EdgeKind, FarForm, IfuncParts, Meaning, Operands, Overflow,
 };
+use super::lazy::{CALLS_AT, CodeTemplate, FieldTarget, LazyTemplates};
 
 pub(super) use detour::{detour_bytes, distance_load, write_detour, write_detour_jump};
 pub(super) use encode::{encode, field_bytes, points_into, value};
 pub use features::{CodeNeeds, Features};
 pub(super) use fragments::{fragment_end, fragment_start, returns};
 pub(super) use kinds::{kind_name, kind_of_number};
+pub(super) use lazy::{lazy_templates, write_table_offset};
 pub use levels::{ProcessorLevel, ProcessorTarget};
 pub(super) use padding::{begins_with_jump_over, is_padding};
 pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};

@@ -4,6 +4,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::note_body;
+use crate::arch::CALLS_AT;
 
 /// The word that a stub jumps through.
 ///
@@ -57,8 +58,9 @@ pub(crate) struct CountWords {
 
 impl CountWords {
     pub(crate) const BYTES: u64 = size_of::<Self>() as u64;
-    pub(crate) const CALLS: u64 = std::mem::offset_of!(Self, calls) as u64;
 }
+
+const _: () = assert!(std::mem::offset_of!(CountWords, calls) == CALLS_AT as usize);
 
 // SAFETY: every thread reads and writes the word in one piece.
 unsafe impl Send for SlotAddr {}
@@ -80,17 +82,20 @@ impl SlotAddr {
     }
 
     pub(crate) fn store(self, address: u64) {
-        // Relaxed: the code there was complete before it could be found, and the processor jumps by the value that it loads.
-        self.word().store(address, Ordering::Relaxed);
+        // ordering[slot-target]: Release. Pairs with the Acquire of the stub, which is an instruction (`arch/aarch64/lazy.rs`; all loads on x86-64):
+        // the body sees its data, which was complete before the body could be found.
+        self.word().store(address, Ordering::Release);
     }
 
     /// The same, by way of the part that counts, if there is one.
     pub(crate) fn store_counted(self, address: u64, calls: u32) {
         let Some(Counting { counted, part }) = self.counting else { return self.store(address) };
         self.count(calls);
-        // Relaxed: a reader has come by the slot, which is written behind it. SAFETY: a word of linked data beside the slot.
-        unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.store(address, Ordering::Relaxed);
-        // ordering[counted-body]: Release. Pairs with the Acquire in `counted_body`; the processor keeps the order of its loads.
+        // ordering[slot-target]: Release. Pairs with the Acquire of the counting part. A thread that has come by an older value of the slot may
+        // find this body. SAFETY: a word of linked data beside the slot.
+        unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.store(address, Ordering::Release);
+        // ordering[counted-body]: Release. Pairs with the Acquire in `counted_body`, and with that of the stub: the counting part, which loads the
+        // body, lies behind it.
         self.word().store(part, Ordering::Release);
     }
 
@@ -117,9 +122,9 @@ impl SlotAddr {
         let Counting { counted, part } = self.counting?;
         // ordering[counted-body]: Acquire.
         let is_counted = self.word().load(Ordering::Acquire) == part;
-        // Relaxed: as in `store_counted`.
+        // ordering[slot-target]: Acquire, as in the counting part.
         // SAFETY: a word of linked data beside the slot.
-        is_counted.then(|| unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.load(Ordering::Relaxed))
+        is_counted.then(|| unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.load(Ordering::Acquire))
     }
 }
 
@@ -130,7 +135,7 @@ impl RootAddr {
     }
 
     fn table(self) -> *mut u64 {
-        // ordering[group-table]: Acquire. Pairs with the Release in `publish`; the processor keeps the order of its loads.
+        // ordering[group-table]: Acquire. Pairs with the Release in `publish`. Stubs load the table's entry by the table's address, and acquire.
         self.word().load(Ordering::Acquire) as *mut u64
     }
 
