@@ -273,7 +273,7 @@ fn functions_that_are_called_often_get_better_bodies_there() {
         let counting = CallCounting::new().with_threshold(5).with_quiet(Duration::ZERO);
         let jit = Jit::builder().threads(2).tiers(counting).executor(program).build().expect(way);
         jit.add_ir_text("program.ll", text).expect("the names are new");
-        let next = || assert_eq!(jit.call_there("next", &[41]).expect(way), 42, "{way}");
+        let next = || assert_eq!(jit.call_there::<u64>("next", [41]).expect(way), 42, "{way}");
         let tiers = jit.tiers().expect("there are tiers");
         let begun = Instant::now();
         while tiers.stats().promoted < 2 {
