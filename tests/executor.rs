@@ -238,45 +238,50 @@ fn code_runs_by(way: &str, jit: &Jit) {
     assert_ne!(pid, std::process::id());
 }
 
+/// Functions of numbers of all types.
+const NUMBERS: &str = r#"
+    @text = constant [17 x i8] c"%d %.2f %c %.1f!\00"
+    @written = global [32 x i8] zeroinitializer
+    declare i32 @snprintf(ptr, i64, ptr, ...)
+    define double @mix(i32 signext %a, double %x, i8 zeroext %b, float %y, i64 %c) {
+        %1 = sitofp i32 %a to double %2 = uitofp i8 %b to double
+        %3 = fpext float %y to double %4 = sitofp i64 %c to double
+        %5 = fmul double %1, %x %6 = fmul double %2, %3
+        %7 = fadd double %5, %6 %8 = fadd double %7, %4
+        ret double %8
+    }
+    define float @half(float %x) { %y = fmul float %x, 0.5 ret float %y }
+    define zeroext i1 @is_less(double %a, double %b) { %is = fcmp olt double %a, %b ret i1 %is }
+    define i32 @negative(i32 %x) { %y = sub i32 0, %x ret i32 %y }
+    define ptr @place() { ret ptr @written }
+    define i64 @first(ptr %at) { %byte = load i8, ptr %at %wide = zext i8 %byte to i64 ret i64 %wide }
+    define void @clear() { store i8 0, ptr @written ret void }
+"#;
+
 /// Each kind of number goes through registers of its own, a function with variable arguments looks at both kinds, and a short result is no more than its type.
 #[test]
 fn numbers_of_all_types_go_there_and_back() {
-    let numbers = r#"
-        @text = constant [17 x i8] c"%d %.2f %c %.1f!\00"
-        @written = global [32 x i8] zeroinitializer
-        declare i32 @snprintf(ptr, i64, ptr, ...)
-        define double @mix(i32 signext %a, double %x, i8 zeroext %b, float %y, i64 %c) {
-            %1 = sitofp i32 %a to double %2 = uitofp i8 %b to double
-            %3 = fpext float %y to double %4 = sitofp i64 %c to double
-            %5 = fmul double %1, %x %6 = fmul double %2, %3
-            %7 = fadd double %5, %6 %8 = fadd double %7, %4
-            ret double %8
-        }
-        define float @half(float %x) { %y = fmul float %x, 0.5 ret float %y }
-        define zeroext i1 @is_less(double %a, double %b) { %is = fcmp olt double %a, %b ret i1 %is }
-        define i32 @negative(i32 %x) { %y = sub i32 0, %x ret i32 %y }
-        define ptr @place() { ret ptr @written }
-        define i64 @first(ptr %at) { %byte = load i8, ptr %at %wide = zext i8 %byte to i64 ret i64 %wide }
-        define void @clear() { store i8 0, ptr @written ret void }
-    "#;
     for (way, program) in ways("numbers", &[]) {
-        let jit = Jit::builder().threads(1).executor(program).build().expect(way);
-        jit.add_ir_text("numbers.ll", numbers).expect("the names are new");
-        let mixed = jit.call_there::<f64>("mix", (-3_i32, 1.5, 200_u8, 0.25_f32, -1_i64));
-        assert_eq!(mixed.expect(way), -4.5 + 50.0 - 1.0);
-        assert_eq!(jit.call_there::<f32>("half", (5.0_f32,)).expect(way), 2.5);
-        assert!(jit.call_there::<bool>("is_less", (1.0, 2.0)).expect(way));
-        assert!(!jit.call_there::<bool>("is_less", (2.0, 1.0)).expect(way));
-        assert_eq!(jit.call_there::<i32>("negative", (7_i32,)).expect(way), -7);
-
-        let place: ExecutorAddr = jit.call_there("place", ()).expect(way);
-        let text = jit.lookup("text").expect(way).address;
-        let print = (place, 32_u64, text, -7_i32, 2.345_f64, u64::from(b'z'), 0.5_f64);
-        assert_eq!(jit.call_there::<i32>("snprintf", print).expect(way), 14, "{way}");
-        assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), u64::from(b'-'));
-        jit.call_there::<()>("clear", ()).expect(way);
-        assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), 0);
+        numbers_go_there_and_back(way, &Jit::builder().threads(1).executor(program).build().expect(way));
     }
+}
+
+fn numbers_go_there_and_back(way: &str, jit: &Jit) {
+    jit.add_ir_text("numbers.ll", NUMBERS).expect("the names are new");
+    let mixed = jit.call_there::<f64>("mix", (-3_i32, 1.5, 200_u8, 0.25_f32, -1_i64));
+    assert_eq!(mixed.expect(way), -4.5 + 50.0 - 1.0);
+    assert_eq!(jit.call_there::<f32>("half", (5.0_f32,)).expect(way), 2.5);
+    assert!(jit.call_there::<bool>("is_less", (1.0, 2.0)).expect(way));
+    assert!(!jit.call_there::<bool>("is_less", (2.0, 1.0)).expect(way));
+    assert_eq!(jit.call_there::<i32>("negative", (7_i32,)).expect(way), -7);
+
+    let place: ExecutorAddr = jit.call_there("place", ()).expect(way);
+    let text = jit.lookup("text").expect(way).address;
+    let print = (place, 32_u64, text, -7_i32, 2.345_f64, u64::from(b'z'), 0.5_f64);
+    assert_eq!(jit.call_there::<i32>("snprintf", print).expect(way), 14, "{way}");
+    assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), u64::from(b'-'));
+    jit.call_there::<()>("clear", ()).expect(way);
+    assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), 0);
 }
 
 /// The process that has started an executor says how it ended: the end of a connection alone does not.
@@ -582,6 +587,7 @@ fn an_engine_compiles_for_its_executor_in_an_emulator() {
     let jit = jit.unwrap_or_else(|error| panic!("{}", told(&error)));
     assert_eq!(jit.executor().map(RemoteExecutor::architecture), Some(Architecture::AArch64));
     assert_eq!(scene(&jit).unwrap_or_else(|error| panic!("{}", told(&error)))[0], 8);
+    numbers_go_there_and_back("in an emulator", &jit);
 }
 
 #[test]

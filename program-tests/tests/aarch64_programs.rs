@@ -119,7 +119,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// The difference between the program in an executor and the native one. A program that is no native one there has none.
+/// The difference between the program in an executor and the native one. `None` if they agree.
 fn wrong(mut program: Program, row: &Row, executor: &Path) -> Option<String> {
     program.files.iter_mut().for_each(|file| file.flags.push(TARGET.to_owned()));
     program.native_link.push(TARGET.to_owned());

@@ -73,10 +73,11 @@ impl Jit {
 }
 
 impl Scope {
-    /// Looks up a function and calls it in the process that [runs the code](JitBuilder::executor), with up to six integers, `bool`s or addresses of that
-    /// process and up to eight floating-point numbers as arguments. Gives its result.
+    /// Looks up a function and calls it in the process that [runs the code](JitBuilder::executor), with up to eight numbers, at most six of them
+    /// integers, `bool`s or addresses of that process. Gives its result.
     ///
-    /// Its types are not looked at. A function of other types gets, and gives, numbers that say nothing: it may crash, there.
+    /// Types are not checked. With wrong ones, arguments and result are meaningless, and the function may crash in its process. A function with variable
+    /// arguments takes an `f64` where C has a `float`.
     ///
     /// # Concurrency
     /// Calls of all threads run one after another, on the first thread there. Blocks until the function returns.

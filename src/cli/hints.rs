@@ -12,7 +12,7 @@ use object::read::elf::{FileHeader as _, Sym as _, SymbolTable};
 use object::{Endianness, ReadCache, elf};
 use uruk::core::{LookupError, Readable, SymbolName, WithCauses, nearest_symbol};
 
-/// For so long are libraries looked at that the program does not use: a slow disk does not hold an error up for longer.
+/// The limit of each search in libraries. A slow disk does not delay an error for longer.
 const SEARCHED_FOR_MAX: Duration = Duration::from_secs(2);
 
 /// For so many missing symbols there are hints.
@@ -55,7 +55,6 @@ pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
 /// The shared libraries of the dynamic linker's directories, by the names under which it knows them.
 struct Libraries {
     files: Vec<(String, PathBuf)>,
-    until: Instant,
 }
 
 /// A library's own table of what it gives others.
@@ -89,7 +88,7 @@ impl Libraries {
         files.sort_by_cached_key(|(name, _)| (name.ends_with(".so"), name.len(), name.clone()));
         let mut seen = HashSet::new();
         files.retain(|(_, path)| fs::canonicalize(path).is_ok_and(|file| seen.insert(file)));
-        Self { files, until: Instant::now() + SEARCHED_FOR_MAX }
+        Self { files }
     }
 
     /// Which library defines which of `missing`, of which those remain that none defines.
@@ -98,9 +97,9 @@ impl Libraries {
         searched: &[&str],
         missing: &mut Vec<&'s SymbolName>,
     ) -> Vec<(&str, Vec<&'s SymbolName>)> {
-        let mut found = Vec::new();
+        let (mut found, until) = (Vec::new(), Instant::now() + SEARCHED_FOR_MAX);
         for (name, path) in self.files.iter().filter(|(name, _)| !searched.contains(&name.as_str())) {
-            if missing.is_empty() || Instant::now() > self.until {
+            if missing.is_empty() || Instant::now() > until {
                 break;
             }
             let defined = with_exports(path, |exports| {
@@ -116,15 +115,15 @@ impl Libraries {
         found
     }
 
-    /// Which name of the libraries that were `searched` resembles which of `missing`. They are few, and were read already.
+    /// The nearest name in the `searched` libraries for each of `missing`. It has a limit of its own: these libraries are few, and their names matter most.
     fn with_near_names<'s>(
         &self,
         searched: &[&str],
         mut missing: Vec<&'s SymbolName>,
     ) -> Vec<(&'s SymbolName, String)> {
-        let mut found = Vec::new();
+        let (mut found, until) = (Vec::new(), Instant::now() + SEARCHED_FOR_MAX);
         for library in searched {
-            if missing.is_empty() {
+            if missing.is_empty() || Instant::now() > until {
                 break;
             }
             let known = self.files.iter().find(|(name, _)| name == *library).map(|(_, path)| path.as_path());

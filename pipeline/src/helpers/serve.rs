@@ -33,7 +33,7 @@ pub trait Serving {
     /// Does a job; gives the body and the bulk of the answer.
     fn work(&mut self, job: PeerFrame) -> (Vec<u8>, Vec<u8>);
 
-    /// The answer is on its way: disposes of what the job has left.
+    /// Frees the remains of the last job. Called after its answer was sent.
     fn clean_up(&mut self) {}
 }
 

@@ -91,7 +91,8 @@ impl Helpers {
         self
     }
 
-    /// After how many jobs, and at what age, a helper is replaced; and always when it has half of its memory in use.
+    /// After how many jobs, and at what age, a helper is replaced; and always when it has half of its memory in use at the end of a
+    /// job, with the module of that job.
     #[must_use]
     pub fn recycle_after(mut self, jobs: u32, age: Duration) -> Self {
         (self.jobs_max, self.age_max) = (jobs, age);

@@ -28,7 +28,7 @@ pub(crate) struct GraphVersions {
     pub(crate) code: Vec<(u32, SymbolId)>,
 }
 
-/// More fields than a slot or a stub has.
+/// An upper bound for the fields of a slot or a stub.
 const FIELDS_MAX: usize = 4;
 
 /// The content of a slot before the link.

@@ -147,7 +147,8 @@ impl RemoteExecutor {
         self.shared.connection.ask((START, RETURNED), &StartLists::from(startup), limit).map(drop)
     }
 
-    /// Calls a function there. One with fewer parameters does not look at the rest. One that gives something else than `R` gives a number that says nothing.
+    /// Calls a function there. One with fewer parameters does not look at the rest. If its result is of another type than `R`, the number is
+    /// meaningless.
     ///
     /// # Errors
     /// [`RemoteError::Gone`] if the executor ended before the function returned: it crashed, or took too long.

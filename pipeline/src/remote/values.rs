@@ -1,4 +1,4 @@
-//! [`CallArguments`] and [`CallResult`]: numbers as the registers of a call there, where no compiler has seen both sides.
+//! [`CallArguments`] and [`CallResult`]: arguments and results of a call there, as values of registers. No compiler checks that both sides agree.
 //!
 //! C functions of all architectures that executors have take up to six integers, and up to eight floating-point numbers beside them, in registers of their own
 //! kinds. A function does not look at registers that it has no parameters for.
@@ -24,8 +24,8 @@ pub trait CallResult: sealed::Sealed {
     fn of_registers(registers: CallRegisters) -> Self;
 }
 
-/// The arguments of a function there: a tuple of up to eight [`CallValue`]s, of which up to six are no floating-point numbers, or an array of up to six
-/// integers. More do not compile:
+/// The arguments of a function there: a tuple of up to eight [`CallValue`]s, at most six of them integers, `bool`s or addresses; or an array of up to six
+/// `u64`. A function with variable arguments takes an `f64` where C has a `float`. More do not compile:
 /// ```compile_fail,E0080
 /// # fn call(executor: &uruk_pipeline::remote::RemoteExecutor, function: uruk_core::ExecutorAddr) {
 /// executor.call::<i32>(function, (1, 2, 3, 4, 5, 6, 7));
@@ -67,16 +67,18 @@ macro_rules! call_value {
     )*};
 }
 
-// A function may rely on a short integer being extended. The rest of the register that its own result is in says nothing.
+// A function may rely on a short integer being extended. The upper bits of a short result are undefined.
 call_value! {
     i8, false, value => i64::from(value).cast_unsigned(), bits => bits as Self;
     i16, false, value => i64::from(value).cast_unsigned(), bits => bits as Self;
     i32, false, value => i64::from(value).cast_unsigned(), bits => bits as Self;
     i64, false, value => value.cast_unsigned(), bits => bits.cast_signed();
+    isize, false, value => (value as i64).cast_unsigned(), bits => bits as Self;
     u8, false, value => value.into(), bits => bits as Self;
     u16, false, value => value.into(), bits => bits as Self;
     u32, false, value => value.into(), bits => bits as Self;
     u64, false, value => value, bits => bits;
+    usize, false, value => value as u64, bits => bits as Self;
     bool, false, value => value.into(), bits => bits as u8 != 0;
     ExecutorAddr, false, value => value.value(), bits => Self::new(bits);
     f32, true, value => value.to_bits().into(), bits => Self::from_bits(bits as u32);

@@ -23,8 +23,8 @@ pub struct IfuncDescriptor {
 
 /// The address of the thunk that binds on the first call.
 ///
-/// The stub calls it, with every register as the caller left it. Where the call would come back stands the distance from there to an
-/// [`IfuncDescriptor`], in 32 bits.
+/// The stub calls it, with every register as the caller left it. On x86-64 the distance from there to an [`IfuncDescriptor`]
+/// stands where the call would come back, in 32 bits; on AArch64 `x17` has its address.
 ///
 /// # Cost
 /// Each passage saves and restores the vector state and runs the resolver; once for each symbol.

@@ -13,13 +13,14 @@
 //!
 //! **Order.** A jump orders no loads: the processor may load the data of a function before it knows where the jump leads. So `ldar`, an
 //! acquire, loads the word that a stub jumps through. The loads of the counting part and of the body come after it. It pairs with the Release
-//! of the thread that leads the stub (`call_through/slot.rs`). The counting part loads its body in the same way, because a thread that has
-//! come by an older value of the slot may find a newer body.
+//! of the thread that leads the stub (`call_through/slot.rs`). The counting part loads its body in the same way, because a thread that
+//! read an older value of the slot may find a newer body.
 //!
 //! A plain load finds the table of a group. The load of the table's entry needs that address, so it comes after, and it acquires too. The body sees all
 //! that came before the table was published.
 //!
-//! Fetches of instructions are no loads. All processors fetch a body anew before a stub can lead to it (`memory/cores.rs`).
+//! Fetches of instructions are no loads. All processors fetch a body anew before a stub can lead to it, where the system grants that
+//! (`memory/cores.rs`).
 //!
 //! Source: Arm Architecture Reference Manual, B2.3, "Definition of the Arm memory model".
 
@@ -85,6 +86,7 @@ static TEMPLATES: LazyTemplates = LazyTemplates {
 
 /// `add x16, x16, #0`.
 const ADD_TO_X16: u32 = 0x9100_0210;
+// ordering[slot-target]: Acquire.
 /// `ldar x16, [x16]`.
 const ACQUIRE_X16: u32 = 0xc8df_fe10;
 /// `movz x17, #0`.

@@ -78,7 +78,8 @@ impl SlotAddr {
     }
 
     pub(crate) fn load(self) -> u64 {
-        self.word().load(Ordering::Relaxed) // written under the cell's lock
+        // ordering[slot-target]: Acquire. An executor has no lock of the cell, and calls what it finds.
+        self.word().load(Ordering::Acquire)
     }
 
     pub(crate) fn store(self, address: u64) {
@@ -91,8 +92,8 @@ impl SlotAddr {
     pub(crate) fn store_counted(self, address: u64, calls: u32) {
         let Some(Counting { counted, part }) = self.counting else { return self.store(address) };
         self.count(calls);
-        // ordering[slot-target]: Release. Pairs with the Acquire of the counting part. A thread that has come by an older value of the slot may
-        // find this body. SAFETY: a word of linked data beside the slot.
+        // ordering[slot-target]: Release. Pairs with the Acquire of the counting part. A thread that read an older value of the slot may find
+        // this body. SAFETY: a word of linked data beside the slot.
         unsafe { AtomicU64::from_ptr(&raw mut (*counted).body) }.store(address, Ordering::Release);
         // ordering[counted-body]: Release. Pairs with the Acquire in `counted_body`, and with that of the stub: the counting part, which loads the
         // body, lies behind it.
@@ -102,7 +103,8 @@ impl SlotAddr {
     /// Has so many calls counted until the count has run out.
     pub(crate) fn count(self, calls: u32) {
         let Some(Counting { counted, .. }) = self.counting else { return };
-        // Relaxed: calls count without synchronization, and some may be lost.
+        // Relaxed: calls count without synchronization, and some may be lost. So may this store, if a thread has just read a count that had run out:
+        // then the function's next calls are not counted.
         // SAFETY: a word of linked data beside the slot.
         unsafe { AtomicU32::from_ptr(&raw mut (*counted).calls) }.store(calls, Ordering::Relaxed);
     }
