@@ -277,9 +277,10 @@ fn numbers_go_there_and_back(way: &str, jit: &Jit) {
 
     let place: ExecutorAddr = jit.call_there("place", ()).expect(way);
     let text = jit.lookup("text").expect(way).address;
-    let print = (place, 32_u64, text, -7_i32, 2.345_f64, u64::from(b'z'), 0.5_f64);
-    assert_eq!(jit.call_there::<i32>("snprintf", print).expect(way), 14, "{way}");
-    assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), u64::from(b'-'));
+    let print = (place, 32_usize, text, -7_i32, 2.25_f64, u64::from(b'z'), 0.5_f64);
+    let size: i32 = jit.call_there("snprintf", print).expect(way);
+    let byte = |at: i32| jit.call_there::<u8>("first", (place.value() + at as u64,)).expect(way);
+    assert_eq!((0..size).map(byte).collect::<Vec<_>>(), b"-7 2.25 z 0.5!", "{way}");
     jit.call_there::<()>("clear", ()).expect(way);
     assert_eq!(jit.call_there::<u64>("first", (place,)).expect(way), 0);
 }

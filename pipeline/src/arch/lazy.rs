@@ -5,7 +5,7 @@
 //!
 //! **Holds.** A jump through a word acquires: code that is reached by it sees all that came before the word was stored with Release.
 
-use super::CodeField;
+use super::{CodeField, EdgeKind};
 
 /// The templates of an architecture.
 #[derive(Debug)]
@@ -19,11 +19,10 @@ pub(crate) struct LazyTemplates {
     pub(crate) cold: CodeTemplate,
     /// Counts a call, and jumps on to the body, or to the cold part if it was the last.
     pub(crate) counting: CodeTemplate,
-    /// Call frame information: a common entry, an entry of all stubs, and one of all counting and cold parts.
-    pub(crate) frames: [u8; 64],
-    /// Where the entries say where the code begins. The length of the code stands behind that.
-    pub(crate) frames_stubs: CodeField,
-    pub(crate) frames_cold: CodeField,
+    /// The common entry of call frame information: in stubs and cold parts the stack is as it was when they were called.
+    pub(crate) common_frame: [u8; 24],
+    /// The kind of a distance from a field of 32 bits.
+    pub(crate) distance: EdgeKind,
 }
 
 /// A piece of code, and its fields.
@@ -52,14 +51,22 @@ pub(crate) enum FieldTarget {
 pub(crate) const CALLS_AT: i64 = 8;
 
 impl LazyTemplates {
-    /// Call frame information of stubs and cold parts of these lengths.
+    /// Call frame information of stubs and cold parts of these lengths: an entry each behind the common one.
     pub(crate) fn frames_of(&self, stub_bytes: usize, cold_bytes: usize) -> [u8; 64] {
-        let mut frames = self.frames;
-        for (field, bytes) in [(self.frames_stubs, stub_bytes), (self.frames_cold, cold_bytes)] {
-            // A graph of more than 2 GiB is refused anyway.
-            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-            frames[field.offset as usize + 4..][..4].copy_from_slice(&bytes.to_le_bytes());
+        // The rest of the entry is 16 bytes, and its distance back to the common entry is told from behind the length.
+        let [mut stubs, mut cold] = [28, 48].map(|back| [16_u32, back, 0, 0, 0]);
+        // A graph of more than 2 GiB is refused anyway.
+        [stubs[3], cold[3]] = [stub_bytes, cold_bytes].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        let mut frames = [0; 64];
+        frames[..24].copy_from_slice(&self.common_frame);
+        for (place, number) in frames[24..].chunks_exact_mut(4).zip(stubs.into_iter().chain(cold)) {
+            place.copy_from_slice(&number.to_le_bytes());
         }
         frames
+    }
+
+    /// Where the entries of the stubs and of the cold parts say where that code begins.
+    pub(crate) fn frames_begin(&self) -> [CodeField; 2] {
+        [32, 52].map(|offset| CodeField { offset, kind: self.distance, addend: 0 })
     }
 }

@@ -120,9 +120,9 @@ impl Contents {
         let stub_table = graph.define_local("stubs", stubs, 0);
         let first_stub = graph.define_local("first", stubs, StubTable::BYTES);
         let first_cold = graph.define_local("first", cold, 0);
-        let (of_stubs, of_cold) =
-            (field(0, templates.frames_stubs, first_stub), field(0, templates.frames_cold, first_cold));
-        graph.unwind_table(&self.frames, &[of_stubs, of_cold]);
+        let [stubs_begin, cold_begins] = templates.frames_begin();
+        let begins = [field(0, stubs_begin, first_stub), field(0, cold_begins, first_cold)];
+        graph.unwind_table(&self.frames, &begins);
         let kind = arch.pointer();
         let pointer = |offset, target| Edge { offset, kind, target, addend: 0 };
         let root = (self.kind == StubKind::Group).then(|| {

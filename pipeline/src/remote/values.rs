@@ -25,7 +25,9 @@ pub trait CallResult: sealed::Sealed {
 }
 
 /// The arguments of a function there: a tuple of up to eight [`CallValue`]s, at most six of them integers, `bool`s or addresses; or an array of up to six
-/// `u64`. A function with variable arguments takes an `f64` where C has a `float`. More do not compile:
+/// `u64`. A function with variable arguments takes an `f64` where C has a `float`.
+///
+/// More arguments do not compile:
 /// ```compile_fail,E0080
 /// # fn call(executor: &uruk_pipeline::remote::RemoteExecutor, function: uruk_core::ExecutorAddr) {
 /// executor.call::<i32>(function, (1, 2, 3, 4, 5, 6, 7));

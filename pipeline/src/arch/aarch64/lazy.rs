@@ -79,9 +79,8 @@ static TEMPLATES: LazyTemplates = LazyTemplates {
             (FieldTarget::Cold, field(32, kinds::JUMP_26)),
         ],
     },
-    frames: FRAMES,
-    frames_stubs: field(32, kinds::DELTA_32),
-    frames_cold: field(52, kinds::DELTA_32),
+    common_frame: COMMON_FRAME,
+    distance: kinds::DELTA_32,
 };
 
 /// `add x16, x16, #0`.
@@ -111,19 +110,9 @@ const _: () = assert!(CALLS_AT == 8);
 /// The instructions of a group's stub that hold the halves of an offset in the table, and where they stand.
 const TABLE_OFFSET: [(usize, u32); 2] = [(8, MOVE_TO_X17), (12, MOVE_TO_UPPER_X17)];
 
-/// In stubs and cold parts the stack and `x30` are as they were when they were called.
-///
-/// ```text
-///   0  common entry: the frame lies at the stack pointer, and the return address is in x30
-///  24  entry of all stubs: 28 back to 0, where they begin, how long they are
-///  44  entry of all counting and cold parts: 48 back to 0, the same
-/// ```
-#[rustfmt::skip]
-const FRAMES: [u8; 64] = [
-    20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 4, 0x78, 30, 1, 0x1b, 0x0c, 31, 0, 0, 0, 0, 0,
-    16, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    16, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-];
+/// The frame lies at the stack pointer, and the return address is in `x30`.
+const COMMON_FRAME: [u8; 24] =
+    [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 4, 0x78, 30, 1, 0x1b, 0x0c, 31, 0, 0, 0, 0, 0];
 
 pub(in crate::arch) fn lazy_templates() -> &'static LazyTemplates {
     &TEMPLATES

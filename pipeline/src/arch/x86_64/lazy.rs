@@ -7,9 +7,8 @@ static TEMPLATES: LazyTemplates = LazyTemplates {
     group_stub: GROUP_STUB,
     cold: COLD,
     counting: COUNTING,
-    frames: FRAMES,
-    frames_stubs: distance(32),
-    frames_cold: distance(52),
+    common_frame: COMMON_FRAME,
+    distance: kinds::DELTA_32,
 };
 
 /// `jmp *slot(%rip)`, and ten bytes that are never reached. Eight stubs in a line of the cache are more jumps than the processor can foresee
@@ -52,19 +51,9 @@ const COUNTING: CodeTemplate = CodeTemplate {
     ],
 };
 
-/// In stubs and cold parts the stack is as it was when they were called.
-///
-/// ```text
-///   0  common entry: the frame lies 8 bytes above the stack pointer, and begins with the return address
-///  24  entry of all stubs: 28 back to 0, where they begin, how long they are
-///  44  entry of all counting and cold parts: 48 back to 0, the same
-/// ```
-#[rustfmt::skip]
-const FRAMES: [u8; 64] = [
-    20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0,
-    16, 0, 0, 0, 28, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    16, 0, 0, 0, 48, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-];
+/// The frame lies 8 bytes above the stack pointer, and begins with the return address.
+const COMMON_FRAME: [u8; 24] =
+    [20, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1, 0, 0];
 
 pub(in crate::arch) fn lazy_templates() -> &'static LazyTemplates {
     &TEMPLATES
