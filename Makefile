@@ -97,6 +97,8 @@ soak: ## Looks for rare defects for half an hour or more: random histories, rand
 	  URUK_APART=$$place URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test --release -p uruk-tests \
 	    --test programs_c --test programs_cxx --test programs_rust --test programs_libraries --test programs_thread_locals || exit 1; \
 	done
+	@scripts/setup.sh --corpus
+	$(CHOSEN) URUK_BIN="$(CURDIR)/target/release/uruk" $(CARGO) test -p uruk-tests --test programs_of_debian -- --ignored
 	$(CHOSEN) URUK_COMPILATIONS=10000 $(CARGO) test --release -p uruk --test helpers compilations_outlive
 	$(CHOSEN) URUK_QUERIES=10000 $(CARGO) test --release -p uruk --test embed unload
 	$(CHOSEN) LOOM_MAX_PREEMPTIONS=2 $(LOOM) test --release -p loom-tests --test models -- close::

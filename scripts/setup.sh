@@ -5,6 +5,7 @@
 #   scripts/setup.sh --lint       rustfmt and clippy
 #   scripts/setup.sh --sanitizer  the standard library's source, which ThreadSanitizer needs
 #   scripts/setup.sh --aarch64    compiler and libraries for AArch64, for which some tests are built
+#   scripts/setup.sh --corpus     libraries of Debian's, on which `make soak` runs programs
 #   scripts/setup.sh --fuzz       cargo-fuzz, which builds and runs the fuzz targets
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +30,13 @@ packages=(llvm-22-dev libpolly-22-dev clang-22 libclang-rt-22-dev lld-22 g++ mak
 # libc6-dev-arm64-cross         the C library of these programs, which qemu runs
 # g++-aarch64-linux-gnu         the C++ headers and library of these programs
 aarch64_packages=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross)
+
+# The static archives of programs in program-tests/programs/debian, whose heads name the packages.
+add_corpus() {
+  local named
+  mapfile -t named < <(sed -n 's,^// packages: ,,p' program-tests/programs/debian/* | tr ' ' '\n' | sort -u)
+  install_packages "${named[@]}"
+}
 
 die() {
   printf 'setup: %s\n' "$@" >&2
@@ -125,6 +133,7 @@ case "${1:-}" in
   --lint) add_lints ;;
   --sanitizer) add_source ;;
   --aarch64) add_aarch64 ;;
+  --corpus) add_corpus ;;
   --fuzz) add_fuzzer ;;
   *) die "unknown argument: $1" ;;
 esac
