@@ -4,13 +4,13 @@
 #include <llvm-c/TargetMachine.h>
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
 #include <llvm/IR/DataLayout.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/InstrTypes.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Pass.h>
-#include <llvm/IR/PseudoProbe.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
@@ -50,10 +50,37 @@ struct CountPass : FunctionPass {
 
 char CountPass::ID = 0;
 
-bool hasInlineAsm(Function &F) {
+// A module asks code generation for things by flags, named metadata and attributes of functions. These leave nothing behind; of others
+// that is not known. `emitter.rs` has a test that every entry has to pass.
+constexpr StringLiteral HarmlessFlags[] = {
+    "Code Model", "Debug Info Version", "Dwarf Version", "EnableSplitLTOUnit", "Large Data Threshold", "PIC Level", "PIE Level",
+    "RtLibUseGOT", "SemanticInterposition", "ThinLTO", "UnifiedLTO", "cf-protection-branch", "cf-protection-return",
+    "direct-access-external-data", "frame-pointer", "uwtable", "wchar_size"};
+
+constexpr StringLiteral HarmlessMetadata[] = {
+    "llvm.commandline", "llvm.errno.tbaa", "llvm.ident", "llvm.module.flags", "uruk.version"};
+
+constexpr StringLiteral HarmlessAttributes[] = {
+    "alloc-family", "approx-func-fp-math", "denormal-fp-math", "disable-tail-calls", "frame-pointer", "less-precise-fpmad",
+    "min-legal-vector-width", "no-builtins", "no-infs-fp-math", "no-inline-line-tables", "no-jump-tables", "no-nans-fp-math",
+    "no-realign-stack", "no-signed-zeros-fp-math", "no-trapping-math", "prefer-vector-width", "probe-stack",
+    "stack-protector-buffer-size", "stackrealign", "target-cpu", "target-features", "tune-cpu", "uniform-work-group-size",
+    "unsafe-fp-math", "use-soft-float"};
+
+bool leavesFlagsBehind(const Module &M) {
+  SmallVector<Module::ModuleFlagEntry, 8> Flags;
+  M.getModuleFlagsMetadata(Flags);
+  return any_of(Flags, [](auto &Flag) { return !is_contained(HarmlessFlags, Flag.Key->getString()); }) ||
+         any_of(M.named_metadata(), [](auto &Named) { return !is_contained(HarmlessMetadata, Named.getName()); });
+}
+
+bool leavesAnythingBehind(const Function &F) {
+  if (F.hasGC()) return true;
+  for (Attribute A : F.getAttributes().getFnAttrs())
+    if (A.isStringAttribute() && !is_contained(HarmlessAttributes, A.getKindAsString())) return true;
   return any_of(instructions(F), [](const Instruction &I) {
     auto *Call = dyn_cast<CallBase>(&I);
-    return Call && Call->isInlineAsm();
+    return (Call && Call->isInlineAsm()) || I.hasMetadata(LLVMContext::MD_pcsections);
   });
 }
 
@@ -64,9 +91,7 @@ extern "C" {
 // Whether generating code for the module leaves something behind in a pipeline that would show in later modules.
 bool uruk_llvm_emitter_is_used_up_by(LLVMModuleRef Handle) {
   Module &M = *unwrap(Handle);
-  if (!M.getModuleInlineAsm().empty() || !M.debug_compile_units().empty()) return true;
-  if (M.getNamedMetadata(PseudoProbeDescMetadataName)) return true;
-  return any_of(M, [](Function &F) { return F.hasGC() || hasInlineAsm(F); });
+  return !M.getModuleInlineAsm().empty() || leavesFlagsBehind(M) || any_of(M, leavesAnythingBehind);
 }
 
 // Answers null if the machine generates no objects.
