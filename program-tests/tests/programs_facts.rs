@@ -54,7 +54,7 @@ macro_rules! facts {
 }
 
 facts! {
-    alias_into_array, aliases, aligned_differently, aligned_functions, associated, before_first_function, blocks_of_others,
+    alias_into_array, aliases, aliases_of_locals, aligned_differently, aligned_functions, associated, before_first_function, blocks_of_others,
     checked_calls, collectors, data_at_start, interrupt, labels_of_assembly, local_and_exported, padding_before_code, patchable_functions, registers,
     root_chain, stack_maps, tentative_in_assembly, words_before_code,
 }
@@ -116,6 +116,41 @@ fn emulated_thread_locals_are_each_threads_own() {
         }
     "#;
     runs_lazily("emulated.c", COUNTED, &["-O1", "-fPIC", "-femulated-tls"], "7 1\n5 1\n");
+}
+
+/// A part that refers to an alias finds the local function behind it, although another file defines its name for all.
+#[test]
+fn a_local_function_behind_an_alias_is_its_files() {
+    const ALIASED: &str = r#"
+        #include <stdio.h>
+        static int impl(int x) { return x + 1; }
+        static int value = 5;
+        extern int first(int) __attribute__((alias("impl")));
+        extern int data __attribute__((alias("value")));
+        int second(int);
+        __attribute__((noinline)) int a(int x) { return first(x) * 2; }
+        __attribute__((noinline)) int b(int x) { return first(x) * 3 + data; }
+        int main(void) { printf("%d %d %d\n", a(1), b(1), second(1)); return 0; }
+    "#;
+    const SAME_NAMES: &str = r#"
+        int value = 100;
+        int impl(int x) { return x + 1000; }
+        int second(int x) { return impl(x) + value; }
+    "#;
+    const READABLE: [&str; 5] = ["-O0", "-Xclang", "-disable-O0-optnone", "-fPIE", "-emit-llvm"];
+    let aliased = compile("aliased.c", ALIASED, &READABLE, "aliased.bc").expect("it compiles");
+    let same = compile("same_names.c", SAME_NAMES, &READABLE, "same_names.bc").expect("it compiles");
+    for partition in ["whole", "early", "late"] {
+        for level in ["-O0", "-O2"] {
+            let mut command = Command::new(uruk());
+            command.args(["run", level, "--partition", partition, "--parts=8"]).args([&aliased, &same]);
+            let outcome = run(&mut command, &Input::default(), Duration::from_secs(60));
+            let outcome = outcome.expect("the command can be started");
+            let stderr = String::from_utf8_lossy(&outcome.stderr);
+            assert_eq!(outcome.end, End::Exited(0), "{}\n{stderr}", outcome.command);
+            assert_eq!(String::from_utf8_lossy(&outcome.stdout), "4 11 1101\n", "{}", outcome.command);
+        }
+    }
 }
 
 /// Runs an object of `text` in all modes that objects have.

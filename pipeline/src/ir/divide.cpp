@@ -99,9 +99,18 @@ public:
   // Makes known to all parts what more than one of them needs.
   void publish() {
     std::vector<bool> IsShared(Values.size());
+    SmallVector<unsigned, 16> Work;
+    auto share = [&](unsigned Used, unsigned Part) {
+      if (PartOf[Used] == Part || PartOf[Used] == Everywhere || IsShared[Used]) return;
+      IsShared[Used] = true;
+      Work.push_back(Used);
+    };
     auto uses = [&](unsigned User, unsigned Part) {
-      for (unsigned Used : References[User])
-        if (PartOf[Used] != Part && PartOf[Used] != Everywhere) IsShared[Used] = true;
+      for (unsigned Used : References[User]) share(Used, Part);
+      // A part that has no alias refers to what the alias stands for, under that name.
+      while (!Work.empty())
+        if (unsigned I = Work.pop_back_val(); isa<GlobalAlias>(Values[I]) && isItsAliasee(cast<GlobalAlias>(*Values[I])))
+          for (unsigned Aliasee : References[I]) share(Aliasee, Part);
     };
     for (unsigned User = 0; User != Values.size(); ++User)
       if (PartOf[User] != Everywhere) uses(User, PartOf[User]);
