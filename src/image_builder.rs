@@ -224,11 +224,9 @@ impl ImageBuilder {
             link_image_in_order(&objects, &|name| discarded.contains(name), &import, &self.targets, 0, order)
         };
         let host = std::mem::take(&mut *self.host.lock());
-        let mut built = built.map_err(JitError::LinkImage)?;
-        #[cfg(all(feature = "llvm", feature = "cache"))]
-        if let Some(level) = self.jit.engine.files.level() {
-            built.set_level(level as u8);
-        }
+        let built = built.map_err(JitError::LinkImage)?;
+        #[cfg(feature = "llvm")]
+        let built = built.with_level(self.jit.engine.files.level().map(|level| level as u8));
         let built = built.with_host(host, |name| import(name).is_some())?;
         let unplaced = self.order.as_ref().map_or(0, CodePlaces::missing);
         Ok(Image { bytes: built.to_bytes(), unplaced })

@@ -56,6 +56,10 @@ enum Improving {
     #[cfg(feature = "llvm")]
     Yes(Arc<ImageBodies>),
     /// None gets a better body, for this reason.
+    #[cfg_attr(
+        not(feature = "llvm"),
+        expect(dead_code, reason = "there are no tiers, so no body is asked for")
+    )]
     No(Arc<str>),
 }
 

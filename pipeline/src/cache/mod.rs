@@ -18,6 +18,7 @@ use std::fmt;
 pub use compile::{Blocking, CompileCache, CompileCacheStats, Obtained, Origin};
 pub use disk::DiskCache;
 pub use event::{CacheEvent, CacheObserver, EntryKind};
+#[cfg(feature = "llvm")]
 pub(crate) use key::ENGINE_SCHEMA;
 #[cfg(all(test, feature = "llvm"))]
 pub(crate) use key::changed_one_at_a_time;

@@ -15,6 +15,7 @@ pub struct Home(Arc<()>);
 
 impl Home {
     /// Tells homes apart as long as they are there.
+    #[cfg(feature = "helpers")]
     pub(crate) fn id(&self) -> u64 {
         Arc::as_ptr(&self.0).addr() as u64
     }

@@ -78,9 +78,11 @@ impl BuiltImage {
         self.layout.flags |= ImageFlags::STUBS.bits();
     }
 
-    /// Notes the level that its code was compiled at, in the host's numbers.
-    pub fn set_level(&mut self, level: u8) {
-        self.layout.flags |= (u64::from(level) + 1) << LEVEL_SHIFT;
+    /// Notes the level that its code was compiled at, in the host's numbers, if all of it has one.
+    #[must_use]
+    pub fn with_level(mut self, level: Option<u8>) -> Self {
+        self.layout.flags |= level.map_or(0, |level| (u64::from(level) + 1) << LEVEL_SHIFT);
+        self
     }
 }
 

@@ -14,7 +14,6 @@
 //! Where the code runs in another process than the linker, its first calls ask that one ([`elsewhere`]).
 
 mod blocked;
-#[cfg_attr(not(feature = "helpers"), expect(dead_code, reason = "no other process runs code"))]
 mod called;
 mod cells;
 #[cfg_attr(not(feature = "helpers"), expect(dead_code, reason = "as above"))]

@@ -10,7 +10,7 @@ use uruk_core::sync::Arc;
 use super::endings::Ending;
 use super::forks::{self, LockOrder};
 use super::process::{self, KnownEntry};
-use super::tls::{self, FIXED, ReservedTls, TlsIndex, TlsModule, adopt_module, adopt_room, register_module};
+use super::tls::{self, ReservedTls, TlsIndex, TlsModule, register_module};
 use super::unwind::{self, UnwindError, UnwindRegistration};
 use super::{call_through, ifunc, tls::distance_from_thread_pointer};
 use crate::arch::Architecture;
@@ -136,12 +136,15 @@ pub(crate) fn publish_here(
 /// Room for thread-local variables where another process has placed them.
 ///
 /// # Errors
-/// As of [`adopt_module`] and [`adopt_room`].
+/// As of [`tls::adopt_module`] and [`tls::adopt_room`].
+#[cfg(feature = "helpers")]
 pub(crate) fn adopt_tls(placement: TlsPlacement, image: TlsImage) -> Result<TlsReservation, TlsError> {
     let TlsImage { image_bytes, total_bytes, align, .. } = image;
     let home = match placement.module {
-        FIXED => TlsHome::Reserve(adopt_room(placement.into(), size(total_bytes))?),
-        number => TlsHome::Module(adopt_module(number, size(image_bytes), size(total_bytes), size(align))?),
+        tls::FIXED => TlsHome::Reserve(tls::adopt_room(placement.into(), size(total_bytes))?),
+        number => {
+            TlsHome::Module(tls::adopt_module(number, size(image_bytes), size(total_bytes), size(align))?)
+        }
     };
     Ok(TlsReservation::new(placement, Box::new(home)))
 }

@@ -39,9 +39,12 @@ use super::forks;
 pub use crate::executor::{NotStatic, TlsError, TlsResolvers};
 pub use distance::distance_from_thread_pointer;
 pub use library::{library_variable, library_variable_descriptor, variable_of_descriptor};
+#[cfg(feature = "helpers")]
 pub(crate) use registry::FIXED;
+#[cfg(feature = "helpers")]
 pub(crate) use reserve::reserve_distance;
 pub use reserve::{RESERVE_ALIGN, RESERVE_BYTES, ReservedTls, offer_reserve, reserve};
+#[cfg(feature = "helpers")]
 pub(crate) use reserve_rooms::ReserveRooms;
 pub(crate) use table::SignalsBlocked;
 
@@ -94,6 +97,7 @@ pub fn adopt_module(
 ///
 /// # Errors
 /// [`TlsError::Foreign`] if that is no room of the reserve, or not free.
+#[cfg(feature = "helpers")]
 pub(super) fn adopt_room(index: TlsIndex, total_bytes: usize) -> Result<ReservedTls, TlsError> {
     reserve::adopt(index.offset, total_bytes).ok_or(TlsError::Foreign { number: index.offset })
 }
@@ -128,6 +132,7 @@ impl ModuleNumbers {
     }
 
     /// Whether a number is one of those that are given out so.
+    #[cfg(feature = "helpers")]
     pub(crate) fn may_have(number: u64) -> bool {
         number & registry::OURS != 0
     }

@@ -159,6 +159,7 @@ pub fn reserve(total_bytes: usize, align: usize, required: bool) -> Option<Reser
 
 /// Takes the room that another process, which links for this one, has given an object at `offset` from the thread pointer. `None` if it is not
 /// free, or there is no reserve.
+#[cfg(feature = "helpers")]
 pub(super) fn adopt(offset: u64, total_bytes: usize) -> Option<ReservedTls> {
     let mut reserve = RESERVE.lock();
     let reserve = reserve.as_mut()?;
@@ -169,6 +170,7 @@ pub(super) fn adopt(offset: u64, total_bytes: usize) -> Option<ReservedTls> {
 }
 
 /// How far from the thread pointer the reserve begins, on every thread. `None` if there is none.
+#[cfg(feature = "helpers")]
 pub(crate) fn reserve_distance() -> Option<i64> {
     RESERVE.lock().as_ref().map(|reserve| reserve.distance)
 }

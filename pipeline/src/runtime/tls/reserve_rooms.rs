@@ -42,6 +42,7 @@ impl ReserveRooms {
     }
 
     /// Takes the range that another process has taken of this reserve. `false` if it has no such room.
+    #[cfg(feature = "helpers")]
     pub(super) fn adopt(&mut self, range: Range<usize>) -> bool {
         let position = self.taken.partition_point(|taken| taken.end <= range.start);
         let is_free = self.taken.get(position).is_none_or(|next| range.end <= next.start);
