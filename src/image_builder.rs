@@ -42,6 +42,8 @@ pub struct ImageBuilder {
     targets: Vec<ProcessorTarget>,
     is_package: bool,
     order: Option<CodePlaces>,
+    /// Members of archives that define these take part.
+    wanted: Vec<Box<str>>,
     /// For each unit, definitions whose code it contains, with their keys.
     assumptions: Mutex<Vec<Assumption>>,
     host: Mutex<HostParts>,
@@ -104,6 +106,7 @@ impl ImageBuilder {
             targets,
             is_package: false,
             order: None,
+            wanted: Vec::new(),
             assumptions: Mutex::default(),
             host: Mutex::default(),
         })
@@ -155,6 +158,14 @@ impl ImageBuilder {
         self
     }
 
+    /// Takes what defines `symbols` besides, if something does: members of archives too, though nothing refers to them. A program whose `main` is
+    /// in an archive wants that.
+    #[must_use]
+    pub fn wanted<S: Into<Box<str>>>(mut self, symbols: impl IntoIterator<Item = S>) -> Self {
+        self.wanted.extend(symbols.into_iter().map(Into::into));
+        self
+    }
+
     /// Notes that the code of a unit of the package contains code of a definition: the host's compiler has inlined it, or has
     /// relied on it. Inline functions, and copies that LLVM IR has of another unit's definitions (`available_externally`), are noted without that. If the definition is in another unit, the two are right together or not at all. Otherwise `key` is compared with [what the
     /// host says](crate::ImageOptions::definitions) when the image is loaded.
@@ -203,7 +214,7 @@ impl ImageBuilder {
     /// [`JitError::Lookup`] for the first thing that is missing or fails, [`JitError::LinkImage`] for files that have to lie where they were
     /// built to lie, [`JitError::ImagePart`] for a code instance with a function that nothing defines.
     pub fn build(self) -> Result<Image, JitError> {
-        self.jit.link_all()?;
+        self.link_all()?;
         let order = self.jit.dylib().link_order();
         let import = |name: &str| -> Option<SymbolFlags> {
             let wanted = LookupSet::one(self.jit.intern(name));
@@ -239,7 +250,7 @@ impl ImageBuilder {
             let message = "an output for other tools has one target".to_owned();
             return Err(JitError::Targets { targets: names(&self.targets), message });
         }
-        self.jit.link_all()?;
+        self.link_all()?;
         Ok(self.collected.take().0)
     }
 
@@ -277,6 +288,11 @@ impl ImageBuilder {
 }
 
 impl ImageBuilder {
+    fn link_all(&self) -> Result<(), JitError> {
+        let wanted: Vec<&str> = self.wanted.iter().map(|symbol| &**symbol).collect();
+        self.jit.link_all(&wanted)
+    }
+
     fn place(&self, file: &str, function: &str) -> Option<u32> {
         let order = self.order.as_ref()?;
         let place = *order.places.get(&FunctionOfFile::new(file, function))?;

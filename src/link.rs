@@ -72,17 +72,19 @@ impl Jit {
             .ok_or_else(|| JitError::NotCallable { symbol: entry.as_str().into() })
     }
 
-    /// Materializes every file that was added, and members of archives as they are needed.
+    /// Materializes every file that was added, and members of archives as they and `wanted` need them.
     ///
     /// # Errors
     /// [`JitError::Lookup`] for the first thing that is missing or fails.
-    pub(crate) fn link_all(&self) -> Result<(), JitError> {
+    pub(crate) fn link_all(&self, wanted: &[&str]) -> Result<(), JitError> {
         let platform = &self.engine.files.platform;
         let order = self.dylib().link_order();
-        self.add_members(&order, [].iter());
+        let mut roots = self.defined_of(&order, wanted);
+        self.add_members(&order, roots.iter());
         loop {
             let mut needed = platform.take_needed(None);
             needed.extend(platform.take_latent().into_iter().map(|unit| unit.symbol));
+            needed.append(&mut roots);
             if needed.is_empty() {
                 return Ok(());
             }

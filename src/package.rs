@@ -60,6 +60,7 @@ impl Package {
     ) -> Result<(Self, Vec<ArchiveIndex>), JitError> {
         file.check_trusted()?;
         let reader = file.reader();
+        files.linking.layer.announce_image(reader);
         let MatchedSources { validation, places, new, archives } = match_sources(reader, files, &options)?;
         let (name, file) = (reader.path().display().to_string(), Arc::new(file));
         let dylib = tracker.dylib().downgrade();

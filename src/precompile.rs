@@ -46,7 +46,7 @@ impl Jit {
     /// # }
     /// ```
     pub fn precompile(&self, trace: &CompileTrace) -> Result<Precompiled, JitError> {
-        self.link_all()?;
+        self.link_all(&[])?;
         let (bodies, stale) = self.speculator().find(trace);
         let mut compiled = Precompiled { functions: bodies.len(), stale, failed: Vec::new() };
         // All at once, so that all threads work. Of what failed, the answer names one.

@@ -712,3 +712,46 @@ fn a_package_has_one_target() {
     let words = "image build --package --cpu-targets 'x86-64-v2;x86-64-v3' -o a.uim main.ll";
     assert!(directory.ends(words, 1).contains("packages have one target"));
 }
+
+const SHARED: &str =
+    "#include <cstdio>\ninline int counted = 1; inline int next() { static int number; return ++number; }";
+const EXECUTABLE: &str = r#"
+    #include "shared.h"
+    #include <iostream>
+    #include <stdexcept>
+    #include <typeinfo>
+    #include <unistd.h>
+    int other();
+    struct Own : std::runtime_error { using std::runtime_error::runtime_error; };
+    int (*print)(const char *) = std::puts;
+    int main() {
+        counted = 5;
+        int first = next();
+        fprintf(stdout, "%d %d %d %d\n", environ != nullptr, other(), first + next(), print == std::puts);
+        try { throw Own("thrown"); } catch (const std::exception &error) { std::cout << typeid(error).name() << error.what() << std::endl; }
+        return 3;
+    }
+"#;
+
+/// Such objects read `stdout` and `environ`, and variables that several files share, by distances. They were refused.
+#[test]
+fn objects_that_were_compiled_for_executables_run_from_images() {
+    let directory = Directory::new("executables");
+    directory.write("shared.h", SHARED);
+    directory.write("main.cpp", EXECUTABLE);
+    directory.write("other.cpp", "#include \"shared.h\"\nint other() { next(); return counted; }");
+    directory.write("registers.c", "#include <stdio.h>\nint wanted;\n__attribute__((constructor)) static void early(void) { fputs(\"early\\n\", stdout); }");
+    for compiler in ["g++ -O2 -fPIE", "g++ -O0 -fPIE", "clang++-22 -O1 -fPIE"] {
+        directory.shell(&format!("{compiler} -c main.cpp other.cpp && {compiler} -pie main.o other.o -o native && gcc -O2 -fPIE -c registers.c"));
+        directory.shell(
+            "rm -f all.a && ar rc all.a registers.o other.o main.o && { ./native > expected || test $? = 3; }",
+        );
+        let expected = fs::read_to_string(directory.0.join("expected")).expect("it ran");
+        for files in ["main.o other.o", "--package main.o other.o", "all.a", "--package all.a"] {
+            directory.ends(&format!("image build -o a.uim {files}"), 0);
+            assert_eq!(directory.ends("run a.uim", 3), expected, "{compiler}: {files}");
+        }
+        directory.ends("image build -u wanted -o a.uim all.a", 0);
+        assert_eq!(directory.ends("run a.uim", 3), format!("early\n{expected}"), "{compiler}");
+    }
+}

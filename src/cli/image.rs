@@ -121,9 +121,7 @@ fn write(builder: ImageBuilder, args: &ImageBuildArgs, path: &Path) -> Result<()
 
 fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
     let process = ProcessSymbols::of_program();
-    for library in &args.load {
-        process.load_library(library).map_err(JitError::from)?;
-    }
+    args.load.iter().try_for_each(|library| process.load_library(library)).map_err(JitError::from)?;
     let partition = match args.parts {
         Some(parts) => Partition::new(args.partition, parts.into()).of_all_modules(),
         None => Partition::new(args.partition, PARTS),
@@ -145,6 +143,8 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
         (None, None) => builder,
     };
     let builder = if args.package { builder.package() } else { builder };
+    let program = (args.emit == EmitArg::Image).then_some("main");
+    let builder = builder.wanted(program.into_iter().chain(args.undefined.iter().map(String::as_str)));
     if let Some(refused) = builder.cache_refused() {
         report::warning("the image is built without a cache", refused);
     }

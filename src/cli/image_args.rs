@@ -111,6 +111,10 @@ pub(crate) struct ImageBuildArgs {
     #[arg(long, value_name = "LIB", action = ArgAction::Append)]
     pub(crate) load: Vec<PathBuf>,
 
+    /// Take what defines SYMBOL, though nothing refers to it: a member of an archive, for example. An image takes `main` in any case. Repeatable.
+    #[arg(short, long, value_name = "SYMBOL", action = ArgAction::Append)]
+    pub(crate) undefined: Vec<String>,
+
     /// Make a package: each file is a unit, which is validated when it is first used. When the image runs, files that are named behind it are its
     /// sources: a unit that was compiled from another one is compiled again.
     #[arg(long, conflicts_with = "emit")]

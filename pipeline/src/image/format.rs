@@ -167,6 +167,8 @@ bitflags::bitflags! {
         const PACKAGE = 1 << 2;
         /// Of a unit: stubs may stand for its functions, but for those whose address it takes.
         const STUBS = 1 << 3;
+        /// It, or a unit of it, reads definitions elsewhere by distances of 32 bits: it lies below 2 GiB, and so do these.
+        const LOW = 1 << 4;
     }
 }
 
@@ -188,6 +190,8 @@ bitflags::bitflags! {
         const WEAK = 1 << 5;
         /// Of a function: something in its image takes its address.
         const TAKEN = 1 << 6;
+        /// Of an import: something reads it by a distance of 32 bits.
+        const CLOSE = 1 << 7;
     }
 }
 

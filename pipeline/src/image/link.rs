@@ -1,6 +1,6 @@
 //! Link: objects become the parts of an image, at addresses that count from the start of its memory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use uruk_core::sync::Arc;
@@ -9,6 +9,7 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLocals};
 use super::host::HostParts;
 use super::package::BuiltUnit;
+use super::plain_memory::PlainMemory;
 use crate::arch::{Architecture, Class, CodeNeeds, ProcessorTarget};
 use crate::debug::{NamedCode, NamedSymbol};
 use crate::executor::{Initializers, TlsPlacement, TlsShape};
@@ -17,13 +18,12 @@ use crate::link::{
     Allocated, CodeOrder, GraphVersions, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, Rebase,
     RebaseTarget, parts,
 };
-use crate::memory::{
-    Backing, FileSegment, InFlightAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest,
-};
+use crate::memory::{FileSegment, MemoryError, SegmentKind, SegmentRequest};
 use crate::object::ObjectBuffer;
 
-/// Where imports are during the link: no distance of 32 bits leads there, so code reaches them through tables.
-const IMPORTS_AT: u64 = 0x7000_0000_0000;
+/// How far before the image imports are during the link. Tables and stubs lead to them wherever instructions allow that; a distance that code holds
+/// itself fits, and is noted.
+const IMPORTS_BEFORE: u64 = 1 << 30;
 /// How far apart they are then.
 const IMPORT_STEP: u64 = 64;
 /// Placements of thread-local variables during the link. All of them are replaced when the image is bound.
@@ -123,7 +123,7 @@ pub fn link_image_in_order(
     let taken = graph.functions_with_taken_addresses();
     let whole = graph.name();
     let requests = Arc::<OnceLock<Vec<_>>>::default();
-    let memory = Plain { base, requests: requests.clone() };
+    let memory = PlainMemory { base, requests: requests.clone() };
     let options = LinkOptions { is_discarded, is_rebasable: true, order, ..LinkOptions::default() };
     let mut link = Link::new(graph, &options)?.allocate(&memory)?;
     let shape = link.tls_shape();
@@ -146,7 +146,7 @@ pub fn link_image_in_order(
         link.externals().map(|(name, is_weak)| (name.into(), is_weak)).collect();
     let numbers: HashMap<&str, u64> = externals.iter().map(|(name, _)| &**name).zip(0..).collect();
     let define = |name: &str| {
-        let address = IMPORTS_AT + numbers.get(name)? * IMPORT_STEP;
+        let address = base.wrapping_sub(IMPORTS_BEFORE) + numbers.get(name)? * IMPORT_STEP;
         Some(ExecutorSymbolDef::new(ExecutorAddr::new(address), import(name)?))
     };
     let environment = LinkEnvironment {
@@ -193,14 +193,20 @@ pub fn link_image_in_order(
     if !image.functions.is_empty() {
         image.layout.flags |= ImageFlags::RUNS.bits();
     }
+    let close = close_imports(&rebases.fields);
     image.imports = externals
         .into_iter()
-        .map(|(name, is_weak)| {
+        .zip(0..)
+        .map(|((name, is_weak), number)| {
             let mut traits = SymbolTraits::of_flags(import(&name).unwrap_or_default());
             traits.set(SymbolTraits::WEAK, is_weak);
+            traits.set(SymbolTraits::CLOSE, close.contains(&number));
             (name, traits)
         })
         .collect();
+    if !close.is_empty() {
+        image.layout.flags |= ImageFlags::LOW.bits();
+    }
     image.place(&requests, base);
     image.sort_fields(rebases.fields, base).map_err(|()| not_position_independent(&whole))?;
     image.versions = versions;
@@ -360,6 +366,16 @@ fn symbols(link: &Link<Allocated>, names: &NamedCode, base: u64) -> Vec<BuiltSym
     symbols
 }
 
+/// The imports that something reads by a distance of 32 bits: code that was built for executables, which have copies of libraries' variables.
+fn close_imports(fields: &[Rebase]) -> HashSet<u32> {
+    let close = fields.iter().filter(|field| Architecture::HOST.field_bytes(field.kind) < 8);
+    let import = |field: &Rebase| match field.target {
+        RebaseTarget::Import(import) => Some(import),
+        _ => None,
+    };
+    close.filter_map(import).collect()
+}
+
 /// The versions that are there, at their addresses.
 fn built_versions(versions: &GraphVersions, address: impl Fn(SymbolId) -> Option<u32>) -> Vec<BuiltVersion> {
     let mut built = Vec::new();
@@ -374,9 +390,10 @@ fn built_versions(versions: &GraphVersions, address: impl Fn(SymbolId) -> Option
 /// The functions of all objects, in the order in which the parts of one file would have them.
 fn functions(objects: Vec<Initializers>, base: u64) -> Vec<BuiltFunction> {
     let function = |when, priority, address: ExecutorAddr| {
-        let target = match address.value().checked_sub(IMPORTS_AT) {
-            Some(distance) => Err((distance / IMPORT_STEP) as u32),
-            None => Ok(address.value() - base),
+        // Nothing of the image comes before its base.
+        let target = match address.value().wrapping_sub(base.wrapping_sub(IMPORTS_BEFORE)) {
+            distance @ 0..IMPORTS_BEFORE => Err((distance / IMPORT_STEP) as u32),
+            _ => Ok(address.value() - base),
         };
         BuiltFunction { when, priority, target }
     };
@@ -400,42 +417,4 @@ fn memory_bytes(requests: &[(u64, SegmentRequest)], base: u64) -> u64 {
 
 fn not_position_independent(object: &str) -> LinkError {
     LinkError::Memory { object: object.into(), source: MemoryError::NotLow { owner: object.into() } }
-}
-
-/// Memory at made-up addresses, one segment behind the other.
-struct Plain {
-    base: u64,
-    requests: Arc<OnceLock<Vec<(u64, SegmentRequest)>>>,
-}
-
-struct PlainContents(Vec<(u64, Vec<u8>)>);
-
-impl MemoryManager for Plain {
-    fn allocate(&self, _: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
-        let mut at = self.base + PAGE_BYTES;
-        let (mut contents, mut requests) = (Vec::new(), Vec::new());
-        for request in segments {
-            at = at.next_multiple_of((request.align as u64).max(PAGE_BYTES));
-            contents.push((at, vec![0; request.content_bytes]));
-            requests.push((at, *request));
-            at += (request.content_bytes + request.zero_fill_bytes) as u64;
-        }
-        // A link asks once.
-        let _ = self.requests.set(requests);
-        Ok(InFlightAlloc::new(Box::new(PlainContents(contents))))
-    }
-}
-
-impl Backing for PlainContents {
-    fn address(&self, segment: usize) -> ExecutorAddr {
-        ExecutorAddr::new(self.0[segment].0)
-    }
-
-    fn working(&mut self, segment: usize) -> &mut [u8] {
-        &mut self.0[segment].1
-    }
-
-    fn finalize(&mut self) -> Result<(), MemoryError> {
-        Ok(())
-    }
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `format.rs` | the file, byte by byte |
 //! | `link.rs` | objects become the parts of an image |
+//! | `plain_memory.rs` | the memory of that link |
 //! | `package.rs` | images of units become one file, with the keys of their sources |
 //! | `host.rs` | what the host adds: sections, images below, code instances |
 //! | `writer.rs`, `elf.rs` | the parts become the bytes of a file, which debuggers and profilers know as ELF |
@@ -40,6 +41,7 @@ mod instances;
 mod link;
 mod open;
 mod package;
+mod plain_memory;
 mod reader;
 mod replaced;
 mod sections;

@@ -186,18 +186,18 @@ impl ImageFile {
         Ok(overused)
     }
 
-    /// Maps the segments, and lets the file go.
+    /// Maps the segments, below 2 GiB if it `is_low`, and lets the file go.
     ///
     /// # Errors
     /// [`ImageError::Memory`].
-    pub(crate) fn map(self) -> Result<(ImageReader, MappedFile), ImageError> {
+    pub(crate) fn map(self, is_low: bool) -> Result<(ImageReader, MappedFile), ImageError> {
         let Self { file, reader, begin } = self;
         let (size, align) = reader.memory();
         let in_file =
             // An empty segment may say any offset, and is not read.
             |segment: &FileSegment| FileSegment { file_offset: begin.saturating_add(segment.file_offset), ..*segment };
         let segments = reader.segments().iter().map(in_file).collect();
-        let mapped = MappedFile::map(&file, size as usize, align as usize, segments);
+        let mapped = MappedFile::map(&file, size as usize, align as usize, segments, is_low);
         match mapped {
             Ok(mapped) => Ok((reader, mapped)),
             Err(source) => Err(ImageError::Memory { path: reader.path().to_owned(), source }),

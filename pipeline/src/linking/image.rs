@@ -32,6 +32,7 @@ use crate::image::{
     BindError, ImageError, ImageFile, ImageFlags, ImageReader, SymbolTraits, bind, choose, needed_distances,
 };
 use crate::link::RebaseTo;
+use crate::link::elf::Refs32;
 use crate::memory::{Backing, InFlightAlloc, MappedFile};
 use crate::object::{References, UnitTraits};
 
@@ -54,7 +55,9 @@ pub fn image_units(
     tracker: Option<WeakResourceTracker>,
 ) -> Result<(ImageUnit, UnitTraits, ImageGenerator), ImageError> {
     image.check_trusted()?;
-    let (reader, mapped) = image.map()?;
+    layer.announce_image(image.reader());
+    // Others may read its variables by distances as well.
+    let (reader, mapped) = image.map(layer.low.is_needed())?;
     let intern = |name: &str| dylib.session().intern(name);
     let anchor = intern(&format!("<image {}>", reader.path().display()));
     let required = reader.imports().filter(|(_, traits)| !traits.contains(SymbolTraits::WEAK));
@@ -89,6 +92,16 @@ impl MaterializationUnit for ImageUnit {
 }
 
 impl ObjectLinkingLayer {
+    /// Notes which definitions elsewhere an image, or a package with its units, reads by distances: to be called before anything is looked up that
+    /// they need.
+    pub fn announce_image(&self, reader: &ImageReader) {
+        if reader.flags().contains(ImageFlags::LOW) {
+            let close = reader.imports().filter(|(_, traits)| traits.contains(SymbolTraits::CLOSE));
+            let names = close.map(|(name, _)| name).collect();
+            self.low.announce(&Refs32 { needs_low_addresses: true, names });
+        }
+    }
+
     /// Makes the anchor of an image from its mapped segments, as [`link`](Self::link) makes the symbols of an object.
     fn link_image(
         &self,

@@ -77,7 +77,7 @@ pub struct ObjectLinkingLayer {
     pub(crate) executor: Arc<dyn Executor>,
     pub(super) platform: Arc<Platform>,
     pub(super) placements: Arc<TlsPlacements>,
-    low: Arc<LowAddresses>,
+    pub(super) low: Arc<LowAddresses>,
     pub(super) code: Arc<CodeMap>,
     rename: Option<Arc<RenameOfUnit>>,
     collected: Option<Arc<CollectedObjects>>,

@@ -16,6 +16,7 @@ use std::ops::Range;
 use uruk_core::ExecutorAddr;
 
 use super::mapping::{self, PAGE_BYTES, ReservedRange};
+use super::reserve;
 use super::{Backing, MemoryError, SegmentBytes, SegmentKind};
 
 /// A segment of a file.
@@ -45,7 +46,8 @@ pub(crate) struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps `segments` of `file`, which lie one behind the other in `size_bytes` from an address that is a multiple of `align` on.
+    /// Maps `segments` of `file`, which lie one behind the other in `size_bytes` from an address that is a multiple of `align` on; below 2 GiB, if
+    /// it `is_low`.
     ///
     /// # Errors
     /// [`MemoryError`] if the system refuses.
@@ -57,9 +59,11 @@ impl MappedFile {
         size_bytes: usize,
         align: usize,
         segments: Box<[FileSegment]>,
+        is_low: bool,
     ) -> Result<Self, MemoryError> {
         let slack = if align > PAGE_BYTES { align } else { 0 };
-        let range = ReservedRange::reserve(size_bytes.saturating_add(slack))?;
+        let reserve = if is_low { reserve::low_exactly } else { ReservedRange::reserve };
+        let range = reserve(size_bytes.saturating_add(slack))?;
         let base = range.range().start.next_multiple_of(align.max(PAGE_BYTES));
         let mapped = Self { range, base, segments };
         for segment in &mapped.segments {

@@ -57,15 +57,27 @@ pub(super) fn low(bytes: usize, needed_bytes: usize) -> Result<ReservedRange, Me
     largest_of(bytes.min(LOW_BYTES).max(least), least, reserve_low)
 }
 
+/// Reserves `bytes` below 2 GiB, or beginning there if they are too many, from the lowest addresses on that are free.
+///
+/// # Errors
+/// [`MemoryError::Reserve`] if no gap has room.
+pub(super) fn low_exactly(bytes: usize) -> Result<ReservedRange, MemoryError> {
+    in_steps_from_below(bytes, bytes.next_multiple_of(SLAB_ALIGN).min(LOW_STEP))
+}
+
 /// Reserves `bytes` from the lowest addresses on, of which the last may lie above 2 GiB.
 ///
 /// # Errors
 /// [`MemoryError::Reserve`] if no gap that begins early enough has room.
 pub(super) fn from_below(bytes: usize) -> Result<ReservedRange, MemoryError> {
+    in_steps_from_below(bytes, LOW_STEP)
+}
+
+fn in_steps_from_below(bytes: usize, step: usize) -> Result<ReservedRange, MemoryError> {
     let mut start = LOW.start;
     loop {
         match ReservedRange::reserve_at(start, bytes) {
-            Err(_) if start + LOW_STEP < LOW_BYTES => start += LOW_STEP,
+            Err(_) if start + step < LOW_BYTES => start += step,
             result => return result,
         }
     }
