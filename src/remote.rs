@@ -3,6 +3,7 @@
 use uruk_core::DefinitionGenerator;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_pipeline::executor::Startup;
+use uruk_pipeline::linking::LowAddresses;
 use uruk_pipeline::platform::Platform;
 use uruk_pipeline::remote::{RemoteExecutor, RemoteProgram, RemoteSymbolsGenerator};
 
@@ -23,8 +24,9 @@ impl Remote {
     }
 
     /// The symbols of its libraries.
-    pub(crate) fn libraries(&self) -> Arc<dyn DefinitionGenerator> {
-        Arc::new(RemoteSymbolsGenerator::new(self.executor.clone()))
+    pub(crate) fn libraries(&self, low: &Arc<LowAddresses>) -> Arc<dyn DefinitionGenerator> {
+        let low = low.clone();
+        Arc::new(RemoteSymbolsGenerator::new(self.executor.clone()).moving(move |name| low.is_close(name)))
     }
 
     /// Runs there what has been linked and was not started yet.

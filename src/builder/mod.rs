@@ -38,8 +38,6 @@ use crate::jit::Jit;
 use crate::objects::{Objects, OnCall};
 use crate::ready::Ready;
 use crate::redefinitions::Redefinitions;
-#[cfg(feature = "llvm")]
-use crate::remote::Remote;
 
 /// Decides how a [`Jit`] compiles, where, and what it finds in the process.
 ///
@@ -387,7 +385,10 @@ impl JitBuilder {
         let main = create_dylib(&session, "main", keeps_dependants)?;
         let libraries = process_libraries(&files);
         #[cfg(feature = "llvm")]
-        let libraries = ground.remote.as_ref().map_or(libraries, Remote::libraries);
+        let libraries = ground
+            .remote
+            .as_ref()
+            .map_or(libraries, |remote| remote.libraries(files.linking.layer.low_addresses()));
         let searched_last = create_searched(&session, &files, libraries, ground.image.as_ref())?;
         for (library, flags) in &searched_last {
             main.add_to_link_order(library, *flags)?;

@@ -113,6 +113,11 @@ impl LowAddresses {
         self.state.lock().is_needed
     }
 
+    /// Whether an object refers to `name` over a distance, or by an address, of 32 bits.
+    pub fn is_close(&self, name: &str) -> bool {
+        self.state.lock().close.contains(name)
+    }
+
     /// Whether an object may need `name` below 2 GiB.
     pub(super) fn is_wanted(&self, name: &str) -> bool {
         let state = self.state.lock();

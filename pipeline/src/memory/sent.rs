@@ -21,7 +21,7 @@ use uruk_core::sync::Process;
 use super::allocation::check;
 use super::mapping::{self, PAGE_BYTES};
 use super::reserve::{self, RANGE_BYTES};
-use super::there::{AddressBook, MemoryHere, PieceThere, bytes_of};
+use super::there::{AddressBook, COPIES_BYTES, MemoryHere, PieceThere, bytes_of};
 use super::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
     SegmentRequest, SegmentThere, SegmentsThere, cores,
@@ -140,10 +140,11 @@ impl SentRange {
     /// # Errors
     /// [`MemoryError`] if the system grants no such range.
     pub fn reserve(bytes: usize, page_bytes: u64) -> Result<Self, MemoryError> {
-        let reserved = reserve::exactly(bytes)?;
+        let reserved = reserve::exactly(bytes + COPIES_BYTES)?;
         let range = reserved.range();
+        mapping::map_private(range.start + bytes, COPIES_BYTES)?;
         reserved.keep(vec![range.clone()]); // Code runs there to the end of the process.
-        Ok(Self { range: range.start as u64..range.end as u64, page_bytes })
+        Ok(Self { range: range.start as u64..(range.start + bytes) as u64, page_bytes })
     }
 
     fn check(&self, written: &SegmentsThere) -> Result<(), String> {

@@ -27,7 +27,7 @@ use uruk_core::sync::Process;
 use super::allocation::check;
 use super::mapping::{self, PAGE_BYTES};
 use super::reserve::{self, RANGE_BYTES};
-use super::there::{AddressBook, MemoryHere, PARTS, PieceThere, bytes_of};
+use super::there::{AddressBook, COPIES_BYTES, MemoryHere, PARTS, PieceThere, bytes_of};
 use super::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
     SegmentRequest, SegmentThere, SegmentsThere, TemporaryFile, cores,
@@ -220,8 +220,9 @@ impl SharedRange {
     /// # Errors
     /// [`MemoryError`] if the system grants no such range.
     pub fn map(file: &File) -> Result<Self, MemoryError> {
-        let reserved = reserve::exactly(RANGE_BYTES)?;
+        let reserved = reserve::exactly(RANGE_BYTES + COPIES_BYTES)?;
         let start = reserved.range().start;
+        mapping::map_private(start + RANGE_BYTES, COPIES_BYTES)?;
         for (kind, part) in PARTS {
             let (at, len) = (start + part.start, part.len());
             match kind {
@@ -231,7 +232,7 @@ impl SharedRange {
         }
         let range = reserved.range();
         reserved.keep(vec![range.clone()]); // Code runs there to the end of the process.
-        Ok(Self { range: range.start as u64..range.end as u64 })
+        Ok(Self { range: range.start as u64..(range.start + RANGE_BYTES) as u64 })
     }
 
     /// Whether `range` consists of whole pages of data.

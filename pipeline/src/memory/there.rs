@@ -23,6 +23,9 @@ pub(super) const PARTS: [(SegmentKind, Range<usize>); 3] = [
     (SegmentKind::Data, 2 * PART_BYTES..RANGE_BYTES),
 ];
 
+/// How much room follows the range in its process, for copies of libraries' variables. It is within reach of all of the range.
+pub(super) const COPIES_BYTES: usize = 4 << 20;
+
 /// The least alignment of code and constants that share pages.
 const ALIGN_MIN: usize = 16;
 
@@ -33,6 +36,12 @@ const ALIGN_MIN: usize = 16;
 pub trait MemoryHere: Send + Sync {
     /// Its addresses.
     fn addresses(&self) -> Range<u64>;
+
+    /// Writable memory right behind these that the host does not know, as large as [`COPIES_BYTES`]. Code in the memory reaches it.
+    fn copies(&self) -> Range<u64> {
+        let end = self.addresses().end;
+        end..end + COPIES_BYTES as u64
+    }
 
     /// Takes an object's segments, which the host has placed. They have their protection when the allocation is finalized; dropping it has this
     /// process forget them.

@@ -66,7 +66,7 @@ impl StubsThere for Connection {
 
     /// The answer to any request says that what came before is done.
     fn settle(&self) {
-        let names: &[&str] = &[];
+        let names: &[(&str, bool)] = &[];
         let _ = self.ask((FIND, FOUND), &names, Some(self.limit()));
     }
 }

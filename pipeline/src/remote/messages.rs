@@ -21,7 +21,7 @@ pub(super) const PUBLISH: u16 = 3;
 pub(super) const RETIRE: u16 = 4;
 /// The code of that id has gone.
 pub(super) const RETIRED: u16 = 5;
-/// A list of names.
+/// A list of names, and whether linked code reads them directly.
 pub(super) const FIND: u16 = 6;
 /// A [`Finding`] or nothing for each name.
 pub(super) const FOUND: u16 = 7;
@@ -57,7 +57,7 @@ pub(super) const LEAD: u16 = 20;
 pub(super) const COUNTED: u16 = 21;
 
 /// Raised when messages change: an executor of another number is refused.
-pub(super) const PROTOCOL: u32 = 5;
+pub(super) const PROTOCOL: u32 = 6;
 
 /// A greeting, and the answer to it, have no larger body.
 pub(super) const GREETING_BYTES_MAX: u32 = 4 << 10;

@@ -44,6 +44,7 @@ mod asking;
 mod attend;
 mod calls;
 mod connection;
+mod copies;
 mod dial;
 mod error;
 mod faults;

@@ -112,6 +112,17 @@ impl RemoteExecutor {
     /// # Errors
     /// [`RemoteError::Gone`].
     pub fn find(&self, names: &[&str]) -> Result<Vec<Option<ExecutorSymbolDef>>, RemoteError> {
+        self.find_near(&names.iter().map(|name| (*name, false)).collect::<Vec<_>>())
+    }
+
+    /// The same, with whether linked code reads a symbol directly. A variable of a library then moves near to the code, the first time it is found.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn find_near(
+        &self,
+        names: &[(&str, bool)],
+    ) -> Result<Vec<Option<ExecutorSymbolDef>>, RemoteError> {
         let found: Vec<Option<Finding>> = self.ask((FIND, FOUND), &names)?;
         if found.len() != names.len() {
             return Err(self.lied(format!("{} symbols for {} names", found.len(), names.len())));

@@ -27,6 +27,7 @@ use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
 use super::answers::AnswerTable;
 use super::asking::HostStubs;
+use super::copies::CopyRoom;
 use super::faults::tell_host;
 use super::jobs::JobQueue;
 use super::messages::{
@@ -115,7 +116,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         answers: answers.clone(),
         owner: std::process::id(),
     }));
-    let addresses = memory.addresses();
+    let (addresses, copies) = (memory.addresses(), CopyRoom::of(&*memory));
     let ready = ReadyPlace {
         protocol: PROTOCOL,
         pid: std::process::id(),
@@ -137,6 +138,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         answers,
         table: table.clone(),
         symbols,
+        copies,
         overrides,
     };
     sending.send(READY, 0, &ready);
@@ -239,6 +241,7 @@ struct Messages {
     answers: Arc<AnswerTable<FoundElsewhere>>,
     table: Arc<PublishedTable>,
     symbols: ProcessSymbols,
+    copies: CopyRoom,
     overrides: HashMap<&'static str, ExecutorSymbolDef>,
 }
 
@@ -265,8 +268,8 @@ impl Messages {
             PUBLISH => self.table.publish(id, body(frame)?, frame.bulk())?,
             RETIRE => self.table.retire(id)?,
             FIND => {
-                let names: Vec<String> = body(frame)?;
-                let found: Vec<_> = names.iter().map(|name| self.find(name)).collect();
+                let names: Vec<(String, bool)> = body(frame)?;
+                let found: Vec<_> = names.iter().map(|(name, is_close)| self.find(name, *is_close)).collect();
                 self.sending.send(FOUND, id, &found);
             }
             LOAD => {
@@ -294,7 +297,8 @@ impl Messages {
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Option<Finding> {
+    /// Finds a symbol of a library, which moves near to the code if that reads it directly.
+    fn find(&self, name: &str, is_close: bool) -> Option<Finding> {
         let unversioned = name.split_once('@').map_or(name, |(unversioned, _)| unversioned);
         let overridden = self.overrides.get(unversioned).copied();
         let found = overridden.or_else(|| self.symbols.lookup(name))?;
@@ -304,7 +308,9 @@ impl Messages {
             let distance = tls::distance_from_thread_pointer(variable);
             (variable.module, variable.offset, distance.ok())
         });
-        Some(Finding { address: found.address.value(), flags: found.flags.bits(), tls })
+        let may_move = is_close && overridden.is_none() && !is_local;
+        let address = may_move.then(|| self.copies.near(found.address)).flatten().unwrap_or(found.address);
+        Some(Finding { address: address.value(), flags: found.flags.bits(), tls })
     }
 }
 

@@ -15,13 +15,24 @@ use super::place::RemoteExecutor;
 pub struct RemoteSymbolsGenerator {
     executor: RemoteExecutor,
     name: String,
+    is_close: IsClose,
 }
+
+/// Whether linked code reads a symbol directly.
+type IsClose = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl RemoteSymbolsGenerator {
     /// A generator that asks `executor`.
     pub fn new(executor: RemoteExecutor) -> Self {
         let name = format!("the libraries of process {}", executor.pid());
-        Self { executor, name }
+        Self { executor, name, is_close: Box::new(|_| false) }
+    }
+
+    /// Has variables of which `is_close` says that linked code reads them directly move near to that code.
+    #[must_use]
+    pub fn moving(mut self, is_close: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.is_close = Box::new(is_close);
+        self
     }
 }
 
@@ -32,8 +43,8 @@ impl DefinitionGenerator for RemoteSymbolsGenerator {
 
     fn generate(&self, mut request: GenerateRequest) {
         let symbols: Vec<_> = request.symbols().iter().map(|(symbol, _)| symbol.clone()).collect();
-        let names: Vec<&str> = symbols.iter().map(|symbol| symbol.as_str()).collect();
-        let found = match self.executor.find(&names) {
+        let names = symbols.iter().map(|symbol| (symbol.as_str(), (self.is_close)(symbol.as_str())));
+        let found = match self.executor.find_near(&names.collect::<Vec<_>>()) {
             Ok(found) => found,
             Err(error) => return request.finish(Err(shared_error(error))),
         };

@@ -1,4 +1,5 @@
-//! Variables of libraries that move below 2 GiB, for code that holds their addresses in 32 bits.
+//! Variables of libraries that move: below 2 GiB, for code that holds their addresses in 32 bits, or near to the code, for code that reads them
+//! directly where libraries may be too far away (`remote/copies.rs`).
 //!
 //! Natively the program carries a copy of such a variable, and the dynamic linker points every library at it before
 //! anything runs. Here the libraries run already. So the contents are copied, and each pointer in a table of a loaded
@@ -27,18 +28,41 @@ static MOVED: Mutex<Vec<Moved>> = Mutex::new(Vec::new());
 struct Moved {
     from: ExecutorAddr,
     to: ExecutorAddr,
-    _memory: FinalizedAlloc,
+    /// None of its own, if the memory stays in any case.
+    _memory: Option<FinalizedAlloc>,
 }
+
+/// Where a copy is, and its memory, if that goes with it.
+type PlacedCopy = (ExecutorAddr, Option<FinalizedAlloc>);
 
 /// Where a variable of the process lies below 2 GiB. It is moved there unless it has been; `may_move` says whether it
 /// may be. `None` if it cannot be.
 ///
 /// # Cost
-/// Two walks over the relocations of all loaded objects for a variable that moves.
+/// As of [`moved_variable`].
 pub(crate) fn low_variable(
     memory: &dyn MemoryManager,
     variable: ExecutorAddr,
     may_move: bool,
+) -> Option<ExecutorAddr> {
+    let place = |content_bytes, align| {
+        let request = SegmentRequest { kind: SegmentKind::Data, content_bytes, zero_fill_bytes: 0, align };
+        let flight = memory.allocate_low("copies of variables below 2 GiB", &[request]).ok()?;
+        let memory = flight.finalize().ok()?;
+        Some((memory.address(0), Some(memory)))
+    };
+    moved_variable(variable, may_move, place)
+}
+
+/// Where a variable of the process has moved to. If it has not moved, and `may_move`, `place` gives memory of a size and an alignment for the copy,
+/// which is writable and nothing else's. `None` if it cannot move.
+///
+/// # Cost
+/// Two walks over the relocations of all loaded objects for a variable that moves.
+pub(crate) fn moved_variable(
+    variable: ExecutorAddr,
+    may_move: bool,
+    place: impl FnOnce(usize, usize) -> Option<PlacedCopy>,
 ) -> Option<ExecutorAddr> {
     let mut moved = MOVED.lock();
     if let Some(known) = moved.iter().find(|known| known.from == variable) {
@@ -48,18 +72,10 @@ pub(crate) fn low_variable(
         return None;
     }
     let size_bytes = size_in_library(variable)?;
-    let request = SegmentRequest {
-        kind: SegmentKind::Data,
-        content_bytes: size_bytes,
-        zero_fill_bytes: 0,
-        align: 1 << variable.value().trailing_zeros().min(6),
-    };
-    let mut flight = memory.allocate_low("copies of variables below 2 GiB", &[request]).ok()?;
-    // SAFETY: a loaded library says that the variable has this size, and does not go.
-    let contents = unsafe { std::slice::from_raw_parts(variable.to_ptr::<u8>(), size_bytes) };
-    flight.working(0).copy_from_slice(contents);
-    let memory = flight.finalize().ok()?;
-    let to = memory.address(0);
+    let (to, memory) = place(size_bytes, 1 << variable.value().trailing_zeros().min(6))?;
+    // SAFETY: a loaded library says that the variable has this size, and does not go. The copy's memory has it too, is writable, and no code
+    // knows it yet.
+    unsafe { ptr::copy_nonoverlapping(variable.to_ptr::<u8>(), to.to_ptr::<u8>(), size_bytes) };
     let of_copy = |slot: &ImportSlot<'_>| {
         let points_there =
             slot.kind != SlotKind::ThreadLocal && slot.load().wrapping_sub(slot.addend) == variable.value();

@@ -29,7 +29,7 @@ use uruk_core::ExecutionSession;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorSymbolDef, JitDylib, SymbolFlags, WeakJitDylib};
 
-pub(crate) use copies::{is_variable, low_variable};
+pub(crate) use copies::{is_variable, low_variable, moved_variable};
 pub(crate) use entries::KnownEntry;
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;
