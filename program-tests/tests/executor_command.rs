@@ -242,3 +242,19 @@ fn variables_of_libraries_are_always_near() {
         }
     }
 }
+
+/// Data of this size has no room beside code. In one process it fits.
+#[test]
+fn zeros_of_great_size_have_room_there() {
+    let text = "
+        static char many[1500u << 20];
+        char more[700u << 20];
+        int main(void) { many[1400u << 20] = 3; more[600u << 20] = 4; return many[1400u << 20] + more[600u << 20] + many[5]; }";
+    let flags = ["-O0", "-Xclang", "-disable-O0-optnone", "-emit-llvm", "-c"];
+    let program = linked("great.c", text, &flags, "great.bc").expect("it compiles");
+    let sent = format!("--executor=exec:{} executor", uruk().display());
+    for options in [&["--executor", "-O0"][..], &["--executor", "--lazy"], &[&sent, "-O0"]] {
+        let outcome = run_with(options, std::slice::from_ref(&program));
+        assert_eq!(outcome.end, End::Exited(7), "{options:?}: {}", String::from_utf8_lossy(&outcome.stderr));
+    }
+}

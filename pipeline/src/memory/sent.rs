@@ -20,8 +20,8 @@ use uruk_core::sync::Process;
 
 use super::allocation::check;
 use super::mapping::{self, PAGE_BYTES};
-use super::reserve::{self, RANGE_BYTES};
-use super::there::{AddressBook, COPIES_BYTES, MemoryHere, PieceThere, bytes_of};
+use super::reserve::RANGE_BYTES;
+use super::there::{AddressBook, COPIES_BYTES, MemoryHere, PieceThere, bytes_of, reserve_here};
 use super::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
     SegmentRequest, SegmentThere, SegmentsThere, cores,
@@ -50,15 +50,15 @@ impl SentMemory {
     /// How many bytes the other process has to reserve.
     pub const RANGE_BYTES: u64 = RANGE_BYTES as u64;
 
-    /// Memory that the other process has reserved from `base` on, in pages of `page_bytes`.
+    /// Memory that the other process has reserved from `base` on, in pages of `page_bytes`, with `zeros_bytes` behind it.
     ///
     /// # Errors
     /// The address, if no range can begin there, or if there are no such pages.
-    pub fn at(base: u64, page_bytes: u64) -> Result<Self, u64> {
+    pub fn at(base: u64, page_bytes: u64, zeros_bytes: u64) -> Result<Self, u64> {
         if !page_bytes.is_power_of_two() || !(PAGE_BYTES as u64..=PAGE_BYTES_MAX).contains(&page_bytes) {
             return Err(base);
         }
-        Ok(Self { book: Arc::new(AddressBook::new(base, Some(page_bytes as usize))?) })
+        Ok(Self { book: Arc::new(AddressBook::new(base, Some(page_bytes as usize), zeros_bytes)?) })
     }
 }
 
@@ -132,6 +132,7 @@ impl fmt::Debug for SentMemory {
 pub struct SentRange {
     range: Range<u64>,
     page_bytes: u64,
+    zeros_bytes: u64,
 }
 
 impl SentRange {
@@ -140,19 +141,22 @@ impl SentRange {
     /// # Errors
     /// [`MemoryError`] if the system grants no such range.
     pub fn reserve(bytes: usize, page_bytes: u64) -> Result<Self, MemoryError> {
-        let reserved = reserve::exactly(bytes + COPIES_BYTES)?;
+        let (reserved, zeros_bytes) = reserve_here(bytes)?;
         let range = reserved.range();
         mapping::map_private(range.start + bytes, COPIES_BYTES)?;
         reserved.keep(vec![range.clone()]); // Code runs there to the end of the process.
-        Ok(Self { range: range.start as u64..(range.start + bytes) as u64, page_bytes })
+        let end = (range.start + bytes) as u64;
+        Ok(Self { range: range.start as u64..end, page_bytes, zeros_bytes: zeros_bytes as u64 })
     }
 
     fn check(&self, written: &SegmentsThere) -> Result<(), String> {
         let mut contents_bytes = 0_u64;
+        let zeros_at = self.range.end + COPIES_BYTES as u64;
+        let parts = [self.range.clone(), zeros_at..zeros_at + self.zeros_bytes];
         for SegmentThere { range, content_bytes, .. } in &written.segments {
             let is_whole = |address: u64| address.is_multiple_of(self.page_bytes);
-            let is_in =
-                self.range.start <= range.start && range.start < range.end && range.end <= self.range.end;
+            let is_in = |part: &Range<u64>| part.start <= range.start && range.end <= part.end;
+            let is_in = range.start < range.end && parts.iter().any(is_in);
             if !is_in || !is_whole(range.start) || !is_whole(range.end) {
                 return Err(format!("{range:#x?} are no pages of this memory"));
             }
@@ -172,6 +176,10 @@ impl SentRange {
 impl MemoryHere for SentRange {
     fn addresses(&self) -> Range<u64> {
         self.range.clone()
+    }
+
+    fn zeros_bytes(&self) -> u64 {
+        self.zeros_bytes
     }
 
     fn take(&self, written: SegmentsThere) -> Result<InFlightAlloc, String> {
@@ -246,7 +254,7 @@ mod tests {
     /// Both sides in one process.
     fn both() -> (SentMemory, SentRange) {
         let range = SentRange::reserve(RANGE_BYTES, 4096).expect("address space");
-        (SentMemory::at(range.addresses().start, 4096).expect("an address"), range)
+        (SentMemory::at(range.addresses().start, 4096, range.zeros_bytes()).expect("an address"), range)
     }
 
     fn there(address: u64) -> u8 {
@@ -305,10 +313,10 @@ mod tests {
     #[test]
     fn pages_that_no_process_has_are_refused() {
         for page_bytes in [0, 1, 2048, 5000, 1 << 17] {
-            assert_eq!(SentMemory::at(1 << 30, page_bytes).map(drop), Err(1 << 30));
+            assert_eq!(SentMemory::at(1 << 30, page_bytes, 0).map(drop), Err(1 << 30));
         }
         for base in [0, 4096, u64::MAX - 65535] {
-            assert_eq!(SentMemory::at(base, 1 << 16).map(drop), Err(base));
+            assert_eq!(SentMemory::at(base, 1 << 16, 0).map(drop), Err(base));
         }
     }
 }

@@ -26,8 +26,10 @@ use uruk_core::sync::Process;
 
 use super::allocation::check;
 use super::mapping::{self, PAGE_BYTES};
-use super::reserve::{self, RANGE_BYTES};
-use super::there::{AddressBook, COPIES_BYTES, MemoryHere, PARTS, PieceThere, bytes_of};
+use super::reserve::RANGE_BYTES;
+use super::there::{
+    AddressBook, COPIES_BYTES, MemoryHere, PARTS, PieceThere, ZEROS_AT, bytes_of, reserve_here,
+};
 use super::{
     Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
     SegmentRequest, SegmentThere, SegmentsThere, TemporaryFile, cores,
@@ -98,12 +100,12 @@ impl SharedFile {
         &self.file
     }
 
-    /// The memory, which the other process has mapped from `base` on.
+    /// The memory, which the other process has mapped from `base` on, with `zeros_bytes` of its own behind it.
     ///
     /// # Errors
     /// The address, if no range can begin there.
-    pub fn mapped_at(self, base: u64) -> Result<SharedMemory, u64> {
-        let book = AddressBook::new(base, None)?;
+    pub fn mapped_at(self, base: u64, zeros_bytes: u64) -> Result<SharedMemory, u64> {
+        let book = AddressBook::new(base, None, zeros_bytes)?;
         Ok(SharedMemory { pool: Arc::new(SharedPool { view: self.view, book, owner: Process::current() }) })
     }
 }
@@ -134,7 +136,7 @@ impl SharedPool {
     }
 
     fn give_back(&self, piece: &PieceThere) {
-        let is_data = piece.kind.near() == SegmentKind::Data;
+        let is_data = piece.kind.near() == SegmentKind::Data && piece.is_in_file();
         let start = self.view.0 + piece.range.start;
         if is_data && !mapping::discard_pages(start, piece.range.len(), true) {
             mapping::zero(start, piece.range.len());
@@ -158,6 +160,9 @@ impl Backing for SharedAllocation {
 
     fn working(&mut self, segment: usize) -> &mut [u8] {
         let piece = &self.pieces[segment];
+        if !piece.is_in_file() {
+            return &mut [];
+        }
         if self.pool.owner != Process::current() {
             self.scratch = vec![0; piece.content_bytes];
             return &mut self.scratch;
@@ -185,7 +190,7 @@ impl Backing for SharedAllocation {
 
     fn resident(&self) -> SegmentBytes {
         let mut bytes = SegmentBytes::default();
-        for piece in &self.pieces {
+        for piece in self.pieces.iter().filter(|piece| piece.is_in_file()) {
             let start = self.pool.view.0 + piece.range.start;
             *bytes.of_mut(piece.kind) += mapping::resident_bytes(start, piece.range.len());
         }
@@ -212,6 +217,7 @@ impl fmt::Debug for SharedMemory {
 #[derive(Clone, Debug)]
 pub struct SharedRange {
     range: Range<u64>,
+    zeros_bytes: u64,
 }
 
 impl SharedRange {
@@ -220,9 +226,9 @@ impl SharedRange {
     /// # Errors
     /// [`MemoryError`] if the system grants no such range.
     pub fn map(file: &File) -> Result<Self, MemoryError> {
-        let reserved = reserve::exactly(RANGE_BYTES + COPIES_BYTES)?;
+        let (reserved, zeros_bytes) = reserve_here(RANGE_BYTES)?;
         let start = reserved.range().start;
-        mapping::map_private(start + RANGE_BYTES, COPIES_BYTES)?;
+        mapping::map_private(start + RANGE_BYTES, COPIES_BYTES + zeros_bytes)?;
         for (kind, part) in PARTS {
             let (at, len) = (start + part.start, part.len());
             match kind {
@@ -232,21 +238,28 @@ impl SharedRange {
         }
         let range = reserved.range();
         reserved.keep(vec![range.clone()]); // Code runs there to the end of the process.
-        Ok(Self { range: range.start as u64..(range.start + RANGE_BYTES) as u64 })
+        let end = range.start + RANGE_BYTES;
+        Ok(Self { range: range.start as u64..end as u64, zeros_bytes: zeros_bytes as u64 })
     }
 
     /// Whether `range` consists of whole pages of data.
     fn is_data(&self, range: &Range<u64>) -> bool {
-        let data = self.range.start + PARTS[2].1.start as u64..self.range.end;
+        let at = |offset: usize| self.range.start + offset as u64;
+        let data = at(PARTS[2].1.start)..at(PARTS[2].1.end);
+        let zeros = at(ZEROS_AT)..at(ZEROS_AT) + self.zeros_bytes;
         let is_whole = |address: u64| address.is_multiple_of(PAGE_BYTES as u64);
-        let is_in = data.start <= range.start && range.start < range.end && range.end <= data.end;
-        is_in && is_whole(range.start) && is_whole(range.end)
+        let is_in = [data, zeros].iter().any(|part| part.start <= range.start && range.end <= part.end);
+        is_in && range.start < range.end && is_whole(range.start) && is_whole(range.end)
     }
 }
 
 impl MemoryHere for SharedRange {
     fn addresses(&self) -> Range<u64> {
         self.range.clone()
+    }
+
+    fn zeros_bytes(&self) -> u64 {
+        self.zeros_bytes
     }
 
     fn take(&self, written: SegmentsThere) -> Result<InFlightAlloc, String> {
@@ -304,7 +317,7 @@ mod tests {
     fn both() -> (SharedMemory, SharedRange) {
         let file = SharedFile::new().expect("a file in memory");
         let range = SharedRange::map(file.file()).expect("address space");
-        (file.mapped_at(range.addresses().start).expect("an address"), range)
+        (file.mapped_at(range.addresses().start, range.zeros_bytes()).expect("an address"), range)
     }
 
     fn there(address: ExecutorAddr) -> u8 {
@@ -365,6 +378,29 @@ mod tests {
         assert_eq!((usage.code.allocated_bytes, usage.data.allocated_bytes, usage.allocations), (0, 0, 0));
     }
 
+    /// Data of this size has no room in the range.
+    #[test]
+    fn great_zeros_lie_behind_the_range_and_come_back() {
+        let (memory, range) = both();
+        let zero_fill_bytes = 3 << 30;
+        let request = SegmentRequest { zero_fill_bytes, ..request(SegmentKind::Data, 0, 64) };
+        let first = || {
+            let allocation = memory.allocate("zeros", &[request]).expect("there is room");
+            allocation.finalize().expect("it is final")
+        };
+        let mut zeros = first();
+        let address = zeros.address(0);
+        assert!(address.value() >= range.addresses().end);
+        let seen = range.take(zeros.take_segments_there()).expect("it is data");
+        let last = ExecutorAddr::new(address.value() + zero_fill_bytes as u64 - 1);
+        assert_eq!(there(last), 0);
+        // SAFETY: data of the range, which nothing else uses.
+        unsafe { last.to_ptr::<u8>().write_volatile(9) };
+        drop((seen, zeros));
+        assert_eq!((first().address(0), there(last)), (address, 0));
+        assert_eq!(memory.usage().data.allocated_bytes, 0);
+    }
+
     #[test]
     fn the_file_keeps_its_size() {
         let file = SharedFile::new().expect("a file in memory");
@@ -379,7 +415,7 @@ mod tests {
     fn no_memory_begins_at_an_address_that_is_none() {
         for base in [0, 1, 4095, 1 << 47, u64::MAX - 4095] {
             let file = SharedFile::new().expect("a file in memory");
-            assert_eq!(file.mapped_at(base).map(drop), Err(base));
+            assert_eq!(file.mapped_at(base, 0).map(drop), Err(base));
         }
     }
 }

@@ -6,8 +6,8 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 
 use super::free_ranges::FreeRanges;
-use super::mapping::PAGE_BYTES;
-use super::reserve::RANGE_BYTES;
+use super::mapping::{PAGE_BYTES, ReservedRange};
+use super::reserve::{self, RANGE_BYTES};
 use super::{
     InFlightAlloc, MemoryError, MemoryUsage, SegmentBytes, SegmentKind, SegmentRequest, SegmentThere,
     SegmentsThere,
@@ -16,15 +16,34 @@ use super::{
 /// Code, and constants, have a quarter of the range each; data has the rest.
 const PART_BYTES: usize = 512 << 20;
 
-/// The parts of the range, as offsets.
+/// The parts of the range, as offsets. Code comes last, so that it reaches the start of the zeros behind the range.
 pub(super) const PARTS: [(SegmentKind, Range<usize>); 3] = [
-    (SegmentKind::Code, 0..PART_BYTES),
-    (SegmentKind::ReadOnly, PART_BYTES..2 * PART_BYTES),
-    (SegmentKind::Data, 2 * PART_BYTES..RANGE_BYTES),
+    (SegmentKind::Code, RANGE_BYTES - PART_BYTES..RANGE_BYTES),
+    (SegmentKind::ReadOnly, RANGE_BYTES - 2 * PART_BYTES..RANGE_BYTES - PART_BYTES),
+    (SegmentKind::Data, 0..RANGE_BYTES - 2 * PART_BYTES),
 ];
 
 /// How much room follows the range in its process, for copies of libraries' variables. It is within reach of all of the range.
 pub(super) const COPIES_BYTES: usize = 4 << 20;
+
+/// How many zeros follow that, for data without contents that has no room in the range. They are memory when they are touched.
+const ZEROS_BYTES: usize = 64 << 30;
+/// Where the zeros begin, as an offset.
+pub(super) const ZEROS_AT: usize = RANGE_BYTES + COPIES_BYTES;
+/// The number of the part that is the zeros.
+const ZEROS: usize = PARTS.len();
+
+/// Reserves a range of `bytes`, with the room behind it, and with zeros behind that if the system grants them. Gives their number too.
+///
+/// # Errors
+/// [`MemoryError::Reserve`] if the system refuses the range.
+pub(super) fn reserve_here(bytes: usize) -> Result<(ReservedRange, usize), MemoryError> {
+    let least = bytes + COPIES_BYTES;
+    match reserve::exactly(least + ZEROS_BYTES) {
+        Ok(reserved) => Ok((reserved, ZEROS_BYTES)),
+        Err(_) => Ok((reserve::exactly(least)?, 0)),
+    }
+}
 
 /// The least alignment of code and constants that share pages.
 const ALIGN_MIN: usize = 16;
@@ -36,6 +55,9 @@ const ALIGN_MIN: usize = 16;
 pub trait MemoryHere: Send + Sync {
     /// Its addresses.
     fn addresses(&self) -> Range<u64>;
+
+    /// How many zeros lie behind these and the room for copies.
+    fn zeros_bytes(&self) -> u64;
 
     /// Writable memory right behind these that the host does not know, as large as [`COPIES_BYTES`]. Code in the memory reaches it.
     fn copies(&self) -> Range<u64> {
@@ -60,7 +82,9 @@ pub(super) struct AddressBook {
     base: u64,
     /// The size of a page, where no two segments may share one; data never shares any.
     page_bytes: Option<usize>,
-    parts: Mutex<[PartThere; 3]>,
+    parts: Mutex<[PartThere; PARTS.len() + 1]>,
+    /// How many zeros follow the range.
+    zeros_bytes: usize,
 }
 
 #[derive(Default)]
@@ -80,23 +104,39 @@ pub(super) struct PieceThere {
     pub(super) is_fresh: bool,
 }
 
+impl PieceThere {
+    /// Whether it lies in the range, and not among the zeros behind it.
+    pub(super) fn is_in_file(&self) -> bool {
+        self.range.start < ZEROS_AT
+    }
+}
+
 impl AddressBook {
-    /// A range that begins at `base`.
+    /// A range that begins at `base`, with zeros behind it.
     ///
     /// # Errors
     /// The address, if no range can begin there.
-    pub(super) fn new(base: u64, page_bytes: Option<usize>) -> Result<Self, u64> {
-        let is_page = base.is_multiple_of(page_bytes.unwrap_or(PAGE_BYTES) as u64);
-        let is_address = base.checked_add(RANGE_BYTES as u64).is_some_and(|end| end < 1 << 47);
-        if base == 0 || !is_page || !is_address {
+    pub(super) fn new(base: u64, page_bytes: Option<usize>, zeros_bytes: u64) -> Result<Self, u64> {
+        let page = page_bytes.unwrap_or(PAGE_BYTES) as u64;
+        let end = base.checked_add(ZEROS_AT as u64).and_then(|end| end.checked_add(zeros_bytes));
+        let is_address = end.is_some_and(|end| end < 1 << 47) && zeros_bytes.is_multiple_of(page);
+        if base == 0 || !base.is_multiple_of(page) || !is_address {
             return Err(base);
         }
-        let mut parts: [PartThere; 3] = Default::default();
-        for (part, (_, range)) in parts.iter_mut().zip(PARTS) {
+        let book = Self { base, page_bytes, parts: Mutex::default(), zeros_bytes: zeros_bytes as usize };
+        for (index, part) in book.parts.lock().iter_mut().enumerate() {
+            let range = book.bounds(index);
             part.touched_end = range.start;
-            part.free.give_back(range.clone(), &range);
+            if !range.is_empty() {
+                part.free.give_back(range.clone(), &range);
+            }
         }
-        Ok(Self { base, page_bytes, parts: Mutex::new(parts) })
+        Ok(book)
+    }
+
+    /// The extent of a part, as offsets.
+    fn bounds(&self, index: usize) -> Range<usize> {
+        PARTS.get(index).map_or(ZEROS_AT..ZEROS_AT + self.zeros_bytes, |(_, range)| range.clone())
     }
 
     pub(super) fn base(&self) -> u64 {
@@ -112,20 +152,21 @@ impl AddressBook {
     /// # Errors
     /// [`MemoryError::Exhausted`].
     pub(super) fn take(&self, owner: &str, request: &SegmentRequest) -> Result<PieceThere, MemoryError> {
-        self.piece(request).ok_or_else(|| {
-            let index = index_of(request.kind);
+        let index = index_of(request.kind);
+        let is_zeros = request.content_bytes == 0 && request.kind.near() == SegmentKind::Data;
+        let taken = self.piece(request, index);
+        taken.or_else(|| is_zeros.then(|| self.piece(request, ZEROS)).flatten()).ok_or_else(|| {
             MemoryError::Exhausted {
                 owner: owner.into(),
                 kind: request.kind,
                 size_bytes: request.total_bytes() as u64,
                 used_bytes: self.parts.lock()[index].allocated_bytes,
-                reserved_bytes: PARTS[index].1.len() as u64,
+                reserved_bytes: self.bounds(index).len() as u64,
             }
         })
     }
 
-    fn piece(&self, request: &SegmentRequest) -> Option<PieceThere> {
-        let index = index_of(request.kind);
+    fn piece(&self, request: &SegmentRequest, index: usize) -> Option<PieceThere> {
         let is_data = request.kind.near() == SegmentKind::Data;
         let (least, granule) = match self.page_bytes {
             Some(page) => (page, page),
@@ -145,10 +186,10 @@ impl AddressBook {
             let address = (self.base as usize + room).next_multiple_of(align);
             let start = address - self.base as usize;
             let whole = room..room + bytes + align;
-            let bounds = &PARTS[index].1;
+            let bounds = self.bounds(index);
             for rest in [whole.start..start, start + bytes..whole.end] {
                 if !rest.is_empty() {
-                    part.free.give_back(rest, bounds);
+                    part.free.give_back(rest, &bounds);
                 }
             }
             start
@@ -162,9 +203,9 @@ impl AddressBook {
     }
 
     pub(super) fn give_back(&self, piece: &PieceThere) {
-        let index = index_of(piece.kind);
+        let index = if piece.is_in_file() { index_of(piece.kind) } else { ZEROS };
         let part = &mut self.parts.lock()[index];
-        part.free.give_back(piece.range.clone(), &PARTS[index].1);
+        part.free.give_back(piece.range.clone(), &self.bounds(index));
         part.allocated_bytes -= piece.range.len() as u64;
         part.allocations -= 1;
     }
@@ -177,11 +218,11 @@ impl AddressBook {
     pub(super) fn usage(&self) -> MemoryUsage {
         let parts = self.parts.lock();
         let mut usage = MemoryUsage { reserved_bytes: RANGE_BYTES as u64, ..MemoryUsage::default() };
-        for (part, (kind, range)) in parts.iter().zip(PARTS) {
+        for (index, part) in parts.iter().enumerate() {
             usage.allocations = usage.allocations.max(part.allocations);
-            let kind = usage.of_mut(kind);
-            kind.allocated_bytes = part.allocated_bytes;
-            kind.slab_bytes = (part.touched_end - range.start) as u64;
+            let kind = usage.of_mut(PARTS.get(index).map_or(SegmentKind::Data, |(kind, _)| *kind));
+            kind.allocated_bytes += part.allocated_bytes;
+            kind.slab_bytes += (part.touched_end - self.bounds(index).start) as u64;
             kind.resident_bytes = kind.allocated_bytes;
         }
         usage

@@ -126,6 +126,8 @@ pub(super) struct ReadyPlace {
     pub(super) page_bytes: u64,
     /// Where the memory for code begins.
     pub(super) base: u64,
+    /// How many zeros lie behind it.
+    pub(super) zeros_bytes: u64,
     /// Addresses of functions that linked code calls without naming them: of thread-local variables (fixed, dynamic, absent), of
     /// indirect functions, of first and of counted calls.
     pub(super) entries: [u64; 6],

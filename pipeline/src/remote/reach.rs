@@ -67,8 +67,10 @@ impl OfferedMemory {
     fn placed(self, ready: &ReadyPlace) -> Result<Arc<dyn MemoryManager>, String> {
         let refused = |base| format!("no memory begins at {base:#x} in pages of {} bytes", ready.page_bytes);
         Ok(match self {
-            Self::Shared(file) => Arc::new(file.mapped_at(ready.base).map_err(refused)?),
-            Self::Sent => Arc::new(SentMemory::at(ready.base, ready.page_bytes).map_err(refused)?),
+            Self::Shared(file) => Arc::new(file.mapped_at(ready.base, ready.zeros_bytes).map_err(refused)?),
+            Self::Sent => {
+                Arc::new(SentMemory::at(ready.base, ready.page_bytes, ready.zeros_bytes).map_err(refused)?)
+            }
         })
     }
 }

@@ -123,6 +123,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         machine: Architecture::HOST.machine().0,
         page_bytes: rustix::param::page_size() as u64,
         base: addresses.start,
+        zeros_bytes: memory.zeros_bytes(),
         entries: entries(),
         reserve: tls::reserve_distance(),
     };
