@@ -42,6 +42,8 @@ pub struct ImageBuilder {
     targets: Vec<ProcessorTarget>,
     is_package: bool,
     order: Option<CodePlaces>,
+    /// Whether it needs what any of its code uses.
+    needs_all: bool,
     /// Members of archives that define these take part.
     wanted: Vec<Box<str>>,
     /// For each unit, definitions whose code it contains, with their keys.
@@ -106,6 +108,7 @@ impl ImageBuilder {
             targets,
             is_package: false,
             order: None,
+            needs_all: false,
             wanted: Vec::new(),
             assumptions: Mutex::default(),
             host: Mutex::default(),
@@ -155,6 +158,15 @@ impl ImageBuilder {
     #[must_use]
     pub fn only(mut self, trace: &CompileTrace) -> Self {
         self.order = Some(CodePlaces::of(trace, true));
+        self
+    }
+
+    /// Has the image refused by processors that lack an instruction set that any of its code uses. Without this, code counts as far as its
+    /// [target](Self::for_targets) has the instruction sets, and LLVM IR as far as its file was compiled for a processor. Functions that ask for more
+    /// (`target("avx2")`), objects and assembly are the program's affair, which asks the processor before it runs them.
+    #[must_use]
+    pub fn needing_all(mut self) -> Self {
+        self.needs_all = true;
         self
     }
 
@@ -235,7 +247,10 @@ impl ImageBuilder {
             link_image_in_order(&objects, &|name| discarded.contains(name), &import, &self.targets, 0, order)
         };
         let host = std::mem::take(&mut *self.host.lock());
-        let built = built.map_err(JitError::LinkImage)?;
+        let mut built = built.map_err(JitError::LinkImage)?;
+        if self.needs_all && !self.is_package {
+            built.need_all();
+        }
         #[cfg(feature = "llvm")]
         let built = built.with_level(self.jit.engine.files.level().map(|level| level as u8));
         let built = built.with_host(host, |name| import(name).is_some())?;
@@ -267,6 +282,9 @@ impl ImageBuilder {
             let order = self.order.is_some().then_some(CodeOrder { place: &place, is_whole: false });
             let mut image =
                 link_image_in_order(&link.objects(), &is_discarded, import, &self.targets, 0, order)?;
+            if self.needs_all {
+                image.need_all();
+            }
             image.promise(|name| link.promised.contains(name));
             // Tables of parts are read when they are linked, and no earlier.
             let is_plain = |object: &ObjectBuffer| {

@@ -476,11 +476,7 @@ const ROUNDED: &str = r#"
 /// The emulator's processors: with their instruction sets, and no others.
 #[test]
 fn a_processor_runs_the_best_version_that_it_can() {
-    let emulator = Command::new("qemu-x86_64").arg("--version").output();
-    if !emulator.is_ok_and(|output| output.status.success()) {
-        assert!(std::env::var_os("CI").is_none(), "qemu-x86_64 is missing: scripts/setup.sh installs it");
-        // Nothing is left to say without a reader.
-        let _ = writeln!(std::io::stderr(), "skipped: there is no qemu-x86_64");
+    if !has_emulator() {
         return;
     }
     let directory = Directory::new("processors");
@@ -489,18 +485,7 @@ fn a_processor_runs_the_best_version_that_it_can() {
     directory.ends("image build -O2 --cpu-targets 'x86-64-v2;x86-64-v3' -o rounded.uim rounded.c", 0);
     directory.ends("image build -O2 --cpu-targets 'x86-64-v2;x86-64-v3' -o mixed.uim mixed.cpp", 0);
     let expected = directory.ends("image run mixed.uim", 0);
-    let on = |processor: &str, words: &str| {
-        let emulated = format!("qemu-x86_64 -cpu {processor} {}", uruk().display());
-        // Some processors have features that the emulator warns of.
-        let script = format!("cd {} && exec {emulated} {words} 2>&1", directory.0.display());
-        let mut command = Command::new("sh");
-        command.env_remove("URUK_CACHE").args(["-c", &script]);
-        let Outcome { end, stdout, .. } =
-            run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started");
-        let text = String::from_utf8_lossy(&stdout).into_owned();
-        let lines = text.lines().filter(|line| !line.starts_with("qemu-x86_64: warning"));
-        (end, lines.map(|line| format!("{line}\n")).collect::<String>())
-    };
+    let on = |processor: &str, words: &str| directory.emulated(processor, words);
     for processor in ["qemu64", "core2duo"] {
         // Nothing that it runs is beyond the oldest of all.
         assert_eq!(
@@ -553,7 +538,97 @@ fn a_wide_vector_between_versions_is_refused() {
     directory.ends("image run a.uim", 9);
 }
 
+const ASKING: &str = r#"
+    #include <stdio.h>
+    double wide(const double *x);
+    double narrow(const double *x) { double sum = 0; for (int i = 0; i < 4; i++) sum += 4 * x[i]; return sum; }
+    int main(void) {
+        double x[4] = {1, 2, 3, 4};
+        printf("%g\n", __builtin_cpu_supports("avx") ? wide(x) : narrow(x));
+        return 0;
+    }
+"#;
+
+const WIDE: &str = r#"
+    #include <immintrin.h>
+    #ifndef OWN
+    #define OWN
+    #endif
+    OWN __attribute__((noinline)) __m256d twice(__m256d x) { return _mm256_add_pd(x, x); }
+    OWN double wide(const double *x) {
+        __m256d (*volatile again)(__m256d) = twice;
+        double out[4];
+        _mm256_storeu_pd(out, again(twice(_mm256_loadu_pd(x))));
+        return out[0] + out[1] + out[2] + out[3];
+    }
+"#;
+
+/// The code that a program runs only where the processor has what it needs counted, so an image was refused on the machine that had built it. With
+/// several targets, functions that pass vectors to each other by what they ask for themselves were refused.
+#[test]
+fn a_program_that_asks_the_processor_itself_runs_from_its_image() {
+    if !has_emulator() {
+        return;
+    }
+    let directory = Directory::new("asking");
+    directory.write("asking.c", ASKING);
+    directory.write("wide.c", WIDE);
+    let own = "-DOWN='__attribute__((target(\"avx\")))'";
+    directory.shell(&format!("clang-22 -O1 {own} -emit-llvm -c wide.c -o attribute.bc"));
+    directory.shell("clang-22 -O1 -mavx -emit-llvm -c wide.c -o flag.bc");
+    directory.shell("clang-22 -O1 -fPIC -mavx -c wide.c -o object.o");
+    directory.shell("clang-22 -O1 -emit-llvm -c asking.c; clang-22 -O1 -march=x86-64-v3 -emit-llvm -c asking.c -o newer.bc");
+    for file in ["attribute.bc", "flag.bc", "object.o"] {
+        for targets in ["x86-64-v2", "x86-64-v2;x86-64-v4", "x86-64;native,clone_all"] {
+            directory.ends(&format!("image build --cpu-targets '{targets}' -o a.uim asking.bc {file}"), 0);
+            for processor in ["Nehalem", "Haswell"] {
+                let ran = directory.emulated(processor, "image run a.uim");
+                assert_eq!(ran, (End::Exited(0), "40\n".to_owned()), "{file} {targets} {processor}");
+            }
+        }
+        let verified = directory.ends("image verify a.uim", 0);
+        assert!(verified.contains("uses avx, which x86-64 lacks"), "{verified}");
+    }
+    for words in
+        ["--needs-all asking.bc object.o", "--needs-all --package asking.bc flag.bc", "newer.bc object.o"]
+    {
+        directory.ends(&format!("image build -o a.uim {words}"), 0);
+        let (end, text) = directory.emulated("Nehalem", "image run a.uim");
+        assert!(end == End::Exited(1) && text.contains("needs avx"), "{words}: {text}");
+        assert_eq!(
+            directory.emulated("Haswell", "image run a.uim"),
+            (End::Exited(0), "40\n".to_owned()),
+            "{words}"
+        );
+    }
+}
+
+fn has_emulator() -> bool {
+    let emulator = Command::new("qemu-x86_64").arg("--version").output();
+    if emulator.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    assert!(std::env::var_os("CI").is_none(), "qemu-x86_64 is missing: scripts/setup.sh installs it");
+    // Nothing is left to say without a reader.
+    let _ = writeln!(std::io::stderr(), "skipped: there is no qemu-x86_64");
+    false
+}
+
 impl Directory {
+    /// Runs the command on an emulated processor.
+    fn emulated(&self, processor: &str, words: &str) -> (End, String) {
+        let emulated = format!("qemu-x86_64 -cpu {processor} {}", uruk().display());
+        // Some processors have features that the emulator warns of.
+        let script = format!("cd {} && exec {emulated} {words} 2>&1", self.0.display());
+        let mut command = Command::new("sh");
+        command.env_remove("URUK_CACHE").args(["-c", &script]);
+        let Outcome { end, stdout, .. } =
+            run(&mut command, &Input::default(), Duration::from_secs(60)).expect("it is started");
+        let text = String::from_utf8_lossy(&stdout).into_owned();
+        let lines = text.lines().filter(|line| !line.starts_with("qemu-x86_64: warning"));
+        (end, lines.map(|line| format!("{line}\n")).collect::<String>())
+    }
+
     /// Builds an image for these targets, and gives what it prints.
     fn prints_for(&self, targets: &str, options: &str, file: &str) -> String {
         self.ends(&format!("image build -O2 {options} --cpu-targets '{targets}' -o a.uim {file}"), 0);

@@ -143,6 +143,7 @@ fn builder(args: &ImageBuildArgs) -> Result<ImageBuilder, ImageCommandError> {
         (None, None) => builder,
     };
     let builder = if args.package { builder.package() } else { builder };
+    let builder = if args.needs_all { builder.needing_all() } else { builder };
     let program = (args.emit == EmitArg::Image).then_some("main");
     let builder = builder.wanted(program.into_iter().chain(args.undefined.iter().map(String::as_str)));
     if let Some(refused) = builder.cache_refused() {

@@ -76,6 +76,11 @@ pub(crate) struct ImageBuildArgs {
     #[arg(long, alias = "cpu", value_name = "TARGETS", default_value = "x86-64-v2")]
     pub(crate) cpu_targets: String,
 
+    /// Have the image refused by processors that lack what any of its code uses. Otherwise code beyond the targets, which functions ask for by attributes,
+    /// and which objects and assembly have, does not count: the program asks the processor before it runs that.
+    #[arg(long)]
+    pub(crate) needs_all: bool,
+
     /// Build on this image: what it defines is referred to, and stays in it. It is then named before the new one when that runs. Repeatable; an
     /// image is named behind those that it was built on.
     #[arg(long, value_name = "LOWER.uim", action = ArgAction::Append)]

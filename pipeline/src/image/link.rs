@@ -10,7 +10,7 @@ use super::format::{ImageFlags, ImageLayout, PAGE_BYTES, SymbolTraits, ThreadLoc
 use super::host::HostParts;
 use super::package::BuiltUnit;
 use super::plain_memory::PlainMemory;
-use crate::arch::{Architecture, Class, CodeNeeds, ProcessorTarget};
+use crate::arch::{Architecture, Class, CodeNeeds, Features, ProcessorTarget};
 use crate::debug::{NamedCode, NamedSymbol};
 use crate::executor::{Initializers, TlsPlacement, TlsShape};
 use crate::link::graph::SymbolId;
@@ -19,7 +19,7 @@ use crate::link::{
     RebaseTarget, parts,
 };
 use crate::memory::{FileSegment, MemoryError, SegmentKind, SegmentRequest};
-use crate::object::ObjectBuffer;
+use crate::object::{ObjectBuffer, level_of};
 
 /// How far before the image imports are during the link. Tables and stubs lead to them wherever instructions allow that; a distance that code holds
 /// itself fits, and is noted.
@@ -48,6 +48,8 @@ pub struct BuiltImage {
     pub(super) descriptors: Vec<(u32, u32)>,
     pub(super) units: Vec<Box<str>>,
     pub(super) targets: Vec<BuiltTarget>,
+    /// The instruction sets that its code uses, also where it asks for them itself.
+    pub(super) all_needs: CodeNeeds,
     pub(super) versions: Vec<BuiltVersion>,
     pub(super) packed: Vec<BuiltUnit>,
     pub(super) host: HostParts,
@@ -210,7 +212,8 @@ pub fn link_image_in_order(
     image.place(&requests, base);
     image.sort_fields(rebases.fields, base).map_err(|()| not_position_independent(&whole))?;
     image.versions = versions;
-    image.add_targets(targets, &version_code);
+    let level = objects.iter().map(level_of).fold(0, |all, one| all | one);
+    image.add_targets(targets, &version_code, Features::from_bits(level));
     Ok(image)
 }
 
@@ -222,12 +225,19 @@ impl BuiltImage {
         }
     }
 
+    /// Has it need all instruction sets that its code uses, also those that functions ask for themselves.
+    pub fn need_all(&mut self) {
+        let all = self.all_needs;
+        self.targets.iter_mut().for_each(|target| target.needs = target.needs.with(all));
+    }
+
     /// Notes the targets, with what their code needs. It is decoded from the start of each symbol on, and from there to the next.
-    /// `versions` has the addresses of code that is not the base's.
-    fn add_targets(&mut self, targets: &[ProcessorTarget], versions: &[(u32, u32)]) {
+    /// `versions` has the addresses of code that is not the base's; files were compiled for `level`.
+    fn add_targets(&mut self, targets: &[ProcessorTarget], versions: &[(u32, u32)], level: Features) {
         let versions: HashMap<u64, u32> =
             versions.iter().map(|&(address, target)| (address.into(), target)).collect();
         let mut needs = vec![CodeNeeds::default(); targets.len()];
+        let mut all = CodeNeeds::default();
         let code =
             self.segments.iter().zip(&self.contents).filter(|(segment, _)| segment.kind == SegmentKind::Code);
         let mut starts: Vec<u64> =
@@ -241,13 +251,16 @@ impl BuiltImage {
                 let part = &contents[(from - segment.address) as usize..(until - segment.address) as usize];
                 let target = versions.get(&from).map_or(0, |target| *target as usize);
                 let code = CodeNeeds::of_code(part, targets[target].features);
-                // The base may have data in its code, and code for processors that the program asks for itself.
-                needs[target] = needs[target].with(if target == 0 { code.without_unknown() } else { code });
+                // Code beyond is the program's affair: it asks the processor before it runs that, as natively.
+                let declared = targets[target].features.union(level);
+                needs[target] = needs[target].with(code.within(declared));
+                all = all.with(code.without_unknown());
                 from = until;
             }
         }
         let base = needs[0];
         let targets = targets.iter().zip(&needs);
+        self.all_needs = all;
         self.targets = targets
             .map(|(target, needs)| BuiltTarget { target: target.clone(), needs: needs.with(base) })
             .collect();

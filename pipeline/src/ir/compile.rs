@@ -18,7 +18,7 @@ use super::part_cache::PartCache;
 use super::partition::{Partition, PartitionPolicy, Parts};
 use super::stages::Stage;
 use super::target::JitTargetMachineBuilder;
-use super::versions::{ModuleVersion, check_signatures, publish};
+use super::versions::{ModuleVersion, check_signatures, note_level, publish};
 use crate::helpers::HelperPool;
 use crate::object::{ObjectBuffer, buffers_of_parts, join_parts};
 
@@ -245,6 +245,7 @@ impl IrCompiler {
             return self.compile_apart(helpers, module, session);
         }
         let locked = module.lock()?;
+        note_level(&locked, &self.target)?;
         let versions = self.versions_of(&locked)?;
         let compiled = match versions.is_empty() {
             true => self.compile_locked(&locked),

@@ -318,6 +318,12 @@ unsafe extern "C-unwind" {
         target_bits: u32,
     );
     pub(super) fn uruk_llvm_retarget(module: LLVMModuleRef, cpu: *const c_char, features: *const c_char);
+    pub(super) fn uruk_llvm_level(
+        module: LLVMModuleRef,
+        sink: unsafe extern "C-unwind" fn(*mut c_void, *const c_char, usize),
+        data: *mut c_void,
+    );
+    pub(super) fn uruk_llvm_comment(module: LLVMModuleRef, text: *const c_char);
     pub(super) fn uruk_llvm_wide_signature(module: LLVMModuleRef) -> *mut c_char;
     pub(super) fn uruk_llvm_processor(
         cpu: *const c_char,

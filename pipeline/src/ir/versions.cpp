@@ -123,6 +123,12 @@ std::optional<std::string> wideType(FunctionType *T, unsigned Theirs, unsigned O
   return std::nullopt;
 }
 
+// The widest vectors that a function of a version, or one that it refers to, passes in a register: what the target has, or what it asks for itself.
+unsigned bitsThere(const Function &F, unsigned TargetBits) {
+  return vectorBits(F.getFnAttribute("target-features").getValueAsString(), TargetBits);
+}
+
+// The same as it was written.
 unsigned bitsOf(const Function &F, unsigned BaseBits) {
   unsigned Bits = 0;
   StringRef Noted = F.getFnAttribute(VectorBits).getValueAsString();
@@ -206,13 +212,17 @@ char *uruk_llvm_wide_signature(LLVMModuleRef Handle) {
                                  .c_str());
   };
   for (const Function &F : M) {
-    if (F.isIntrinsic() || F.hasAvailableExternallyLinkage() || F.hasLocalLinkage()) continue;
-    if (F.isDeclaration() && F.use_empty()) continue;
-    if (auto Wide = wideType(F.getFunctionType(), bitsOf(F, BaseBits), TargetBits)) return Answer(F.getName(), *Wide);
+    if (F.isDeclaration() || F.hasAvailableExternallyLinkage() || F.hasLocalLinkage()) continue;
+    unsigned Bits = bitsThere(F, TargetBits);
+    if (auto Wide = wideType(F.getFunctionType(), bitsOf(F, BaseBits), Bits)) return Answer(F.getName(), *Wide);
     for (const Instruction &I : instructions(F)) {
       auto *Call = dyn_cast<CallBase>(&I);
-      if (!Call || !Call->isIndirectCall() || Call->isInlineAsm()) continue;
-      if (auto Wide = wideType(Call->getFunctionType(), bitsOf(F, BaseBits), TargetBits)) return Answer(F.getName(), *Wide);
+      if (!Call || Call->isInlineAsm() || isa<IntrinsicInst>(Call)) continue;
+      // Functions of the version, and those that it alone calls, pass vectors as their callers do.
+      const Function *Callee = Call->getCalledFunction();
+      if (Callee && !Callee->isDeclaration()) continue;
+      if (auto Wide = wideType(Call->getFunctionType(), bitsOf(Callee ? *Callee : F, BaseBits), Bits))
+        return Answer((Callee ? *Callee : F).getName(), *Wide);
     }
   }
   return nullptr;
@@ -234,6 +244,40 @@ void uruk_llvm_retarget(LLVMModuleRef Handle, const char *Cpu, const char *Featu
     F.addFnAttr("target-features", Own.empty() ? Features : (Features + Twine(",") + Own).str());
     F.removeFnAttr("tune-cpu");
   }
+}
+
+// Tells `Sink` of the instruction sets that all functions of a module may use, each as `+name`, if it was compiled for a processor beyond the first
+// of all: flags and attributes that ask for instruction sets name none.
+void uruk_llvm_level(LLVMModuleRef Handle, void (*Sink)(void *, const char *, size_t), void *Data) {
+  Module &M = *unwrap(Handle);
+  // Functions of a version have its processor.
+  if (M.getTargetTriple().getArch() != Triple::x86_64 || M.getNamedMetadata(VersionFacts)) return;
+  const Function *First = nullptr;
+  SmallVector<StringRef, 64> Common;
+  for (const Function &F : M) {
+    if (F.isDeclaration()) continue;
+    StringRef Cpu = F.getFnAttribute("target-cpu").getValueAsString();
+    if (Cpu.empty() || Cpu == "x86-64" || Cpu == "generic") return;
+    StringRef Features = F.getFnAttribute("target-features").getValueAsString();
+    if (!First) {
+      Features.split(Common, ',', -1, /*KeepEmpty=*/false);
+    } else if (F.getFnAttribute("target-cpu") != First->getFnAttribute("target-cpu")) {
+      return;
+    } else if (F.getFnAttribute("target-features") != First->getFnAttribute("target-features")) {
+      SmallVector<StringRef, 64> Own;
+      Features.split(Own, ',', -1, /*KeepEmpty=*/false);
+      erase_if(Common, [&](StringRef Name) { return !is_contained(Own, Name); });
+    }
+    if (!First) First = &F;
+  }
+  for (StringRef Name : Common)
+    if (Name.starts_with("+")) Sink(Data, Name.data(), Name.size());
+}
+
+// Has the object of a module say this in its section of comments.
+void uruk_llvm_comment(LLVMModuleRef Handle, const char *Text) {
+  Module &M = *unwrap(Handle);
+  M.getOrInsertNamedMetadata("llvm.ident")->addOperand(MDNode::get(M.getContext(), MDString::get(M.getContext(), Text)));
 }
 
 // Tells `Sink` of the instruction sets of a processor with these features added and taken away, those that imply others with them. Answers

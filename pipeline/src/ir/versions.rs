@@ -16,6 +16,7 @@ use super::library;
 use super::module::{LockedModule, ThreadSafeModule};
 use super::target::JitTargetMachineBuilder;
 use crate::arch::Features;
+use crate::object::level_text;
 
 /// Processors that modules are compiled for as well.
 #[derive(Clone, Debug)]
@@ -81,6 +82,35 @@ pub fn features_of_processor(
     let is_known = unsafe { ffi::uruk_llvm_processor(cpu.as_ptr(), features.as_ptr(), sink, data) };
     found.1.sort_unstable();
     Ok(is_known.then_some(found))
+}
+
+/// Has the object of `module` say which instruction sets its file was compiled for, if they are more than `target` has: an image needs them then.
+/// Functions that ask for some themselves do not count.
+pub(super) fn note_level(
+    module: &LockedModule<'_>,
+    target: &JitTargetMachineBuilder,
+) -> Result<(), CompileError> {
+    unsafe extern "C-unwind" fn sink(data: *mut c_void, name: *const c_char, size: usize) {
+        // SAFETY: the shim hands on the pointer it got below and a name that lives for the call.
+        let (found, name) = unsafe { (&mut *data.cast::<Features>(), bytes(name, size)) };
+        let name = std::str::from_utf8(name).unwrap_or_default();
+        *found = found.union(Features::by_name(name.trim_start_matches('+')).unwrap_or_default());
+    }
+    let mut level = Features::NONE;
+    // SAFETY: the module is alive and held; `sink` takes what `level` is.
+    unsafe { ffi::uruk_llvm_level(module.raw(), sink, (&raw mut level).cast()) };
+    if level.is_empty() {
+        return Ok(());
+    }
+    let options = target.options();
+    let known = features_of_processor(&options.cpu, &options.features)?;
+    let beyond = level.without(known.map_or(Features::NONE, |(features, _)| features));
+    if !beyond.is_empty() {
+        let text = c_string(&level_text(beyond.bits()));
+        // SAFETY: the module is alive and held; the text lives for the call.
+        unsafe { ffi::uruk_llvm_comment(module.raw(), text.as_ptr()) };
+    }
+    Ok(())
 }
 
 /// Has the functions of `module`, which were written for older processors, use what the processor of `target` has. Those of a module that passes

@@ -15,6 +15,7 @@ mod instrumented;
 mod interface;
 mod kind;
 mod layer;
+mod level;
 pub(crate) mod mapping;
 mod parts;
 mod proportion;
@@ -35,6 +36,9 @@ pub use interface::{ObjectInterface, ObjectSymbol, UndefinedName};
 pub(crate) use interface::{default_version, is_bound_by_linker};
 pub use kind::{FileKind, is_script};
 pub use layer::ObjectLayer;
+pub(crate) use level::level_of;
+#[cfg(feature = "llvm")]
+pub(crate) use level::level_text;
 pub(crate) use parts::LOCAL_PREFIX;
 #[cfg(feature = "llvm")]
 pub(crate) use parts::buffers_of_parts;

@@ -296,6 +296,18 @@ impl CodeNeeds {
         Self { features: self.features.without(Features::UNKNOWN), ..self }
     }
 
+    /// The part of it that code for processors with `declared` has by itself. The rest is there because the code asks for it.
+    #[must_use]
+    pub fn within(self, declared: Features) -> Self {
+        let widest = match (declared.0 >> 15 & 1, declared.0 >> 6 & 1) {
+            (0, 0) => 0,
+            (0, _) => 256,
+            _ => 512,
+        };
+        let features = Features(self.features.0 & declared.0);
+        Self { features, vector_bits: self.vector_bits.min(widest) }
+    }
+
     /// The needs of both.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
