@@ -68,6 +68,46 @@ fn names_of_the_linker_are_not_those_of_libraries() {
     behaves_as_natively("ends_main.c", program, &[&library], "1 1 1 1\n");
 }
 
+/// The engine is made of libstdc++, which came before the program's libraries: libc++ threw exceptions that no one caught.
+#[test]
+fn a_library_comes_before_those_of_the_engine() {
+    let runtime = r#"
+        #include <stdlib.h>
+        const char *__cxa_demangle(void) { return "the library's"; }
+        const char *(*const table[])(void) = { __cxa_demangle };
+        char _ZSt7nothrow = 7;
+        int news;
+        void *_Znwm(size_t bytes) { news++; return malloc(bytes); }
+        void _ZdlPv(void *memory) { news--; free(memory); }
+        const char *of_itself(void) { return __cxa_demangle(); }
+    "#;
+    let runtime = shared_library("runtime.c", runtime, "libruntime.so").expect("it links");
+    let user = r#"
+        const char *__cxa_demangle(void); extern char _ZSt7nothrow; void *_Znwm(unsigned long); void _ZdlPv(void *);
+        static const char *(*volatile pointer)(void) = __cxa_demangle;
+        const char *of_others(void) { return pointer == __cxa_demangle ? __cxa_demangle() : "two"; }
+        int data_of_others(void) { return _ZSt7nothrow; }
+        __attribute__((constructor)) static void begin(void) { _ZdlPv(_Znwm(4)); }
+    "#;
+    let user = shared_library("user.c", user, "libuser.so").expect("it links");
+    let program = r#"
+        #include <cstdio>
+        extern "C" {
+            const char *__cxa_demangle(); const char *of_itself(); const char *of_others(); int data_of_others();
+            extern char _ZSt7nothrow; extern int news; extern const char *(*const table[])();
+        }
+        int main() {
+            int *volatile kept = new int(3);
+            std::printf("%s, %s, %s\n", __cxa_demangle(), of_itself(), of_others());
+            std::printf("%d %d %d %d\n", _ZSt7nothrow, data_of_others(), news > 0, table[0] == __cxa_demangle);
+            delete kept;
+            return 0;
+        }
+    "#;
+    let expected = "the library's, the library's, the library's\n7 7 1 1\n";
+    behaves_as_natively("runtime_main.cpp", program, &[&user, &runtime], expected);
+}
+
 /// A library that referred to the program could not be loaded.
 #[test]
 fn a_library_refers_to_functions_and_variables_of_the_program() {

@@ -20,3 +20,18 @@ pub(super) fn replaced_allocation(jit: &Jit) -> Result<HashMap<String, ExecutorA
     }
     Ok(replaced)
 }
+
+/// Lets all libraries allocate as the program does, or a library that was loaded for it, if one of them replaces the functions for that. Says
+/// whether the program does.
+pub(super) fn take_over_allocation(jit: &Jit) -> Result<bool, RunError> {
+    let replaced = replaced_allocation(jit)?;
+    // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
+    // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
+    unsafe {
+        allocation::replace(|name| {
+            let of_libraries = || jit.process_symbols().function_of_libraries(name);
+            replaced.get(name).copied().or_else(of_libraries)
+        })?;
+    }
+    Ok(!replaced.is_empty())
+}

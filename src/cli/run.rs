@@ -16,7 +16,7 @@ use uruk::pipeline::image::ImageFile;
 use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::remote::RemoteError;
-use uruk::pipeline::runtime::allocation::{self, ReplaceError};
+use uruk::pipeline::runtime::allocation::ReplaceError;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
 use uruk::pipeline::runtime::process::{ProcessSymbols, set_program_symbols};
@@ -34,7 +34,7 @@ use super::observe::{Observers, TraceError};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
 use super::record::{self, RecordError, StatsArg};
-use super::replaced::replaced_allocation;
+use super::replaced::take_over_allocation;
 use super::values::{cores, partition};
 use super::{executor, flight, image, profile, report, verbose, why_after};
 
@@ -165,15 +165,6 @@ fn start_what_is_new(jit: &Jit, program: &Program) {
         program.add_finalizers(finalizers);
         program.run_initializers(initializers);
     }
-}
-
-/// Lets the libraries allocate as the program does, if it replaces the functions for that. Says whether it does.
-fn take_over_allocation(jit: &Jit) -> Result<bool, RunError> {
-    let replaced = replaced_allocation(jit)?;
-    // SAFETY: the executable exports the forwarders. A definition of such a name has the function's type, natively
-    // too; it is Ready, and nothing is ever unmapped. The compile threads are gone, and the program does not run yet.
-    unsafe { allocation::replace(|name| replaced.get(name).copied())? };
-    Ok(!replaced.is_empty())
 }
 
 /// Ends the cache's thread: what is compiled from here on is stored many at a time, and at the end. That something could not be stored is

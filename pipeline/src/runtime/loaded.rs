@@ -1,5 +1,7 @@
 //! The pointers through which loaded objects reach each other's functions and variables, as the dynamic linker left them.
 
+mod hashes;
+
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ops::Range;
 use std::ptr;
@@ -7,6 +9,8 @@ use std::ptr;
 use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::arch::{SlotKind, host};
+pub(super) use hashes::older_hash;
+use hashes::{in_hashes, in_older_hashes};
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -132,6 +136,7 @@ fn read_only_pages(start: u64, bytes: u64) -> Range<u64> {
 }
 
 /// A loaded object, as its dynamic section describes it. Valid while the object is loaded.
+#[derive(Clone, Debug)]
 pub(super) struct Object {
     /// Added to its own addresses.
     pub(super) base: u64,
@@ -151,6 +156,7 @@ const TAGS: usize = 32;
 mod tag {
     pub(super) const NEEDED: u64 = 1;
     pub(super) const PLTRELSZ: u64 = 2;
+    pub(super) const HASH: u64 = 4;
     pub(super) const STRTAB: u64 = 5;
     pub(super) const SYMTAB: u64 = 6;
     pub(super) const RELA: u64 = 7;
@@ -236,42 +242,39 @@ impl Object {
             || self.entries().any(|[tag, _]| tag == tag::SYMBOLIC)
     }
 
-    /// Its definition of `name` at `address`.
+    /// Its first definition of `name` that `accept` takes.
     ///
     /// # Cost
     /// A lookup in its table of hashes.
-    pub(super) fn definition(&self, name: &CStr, address: u64) -> Option<libc::Elf64_Sym> {
-        let word = |index: u64| {
-            // SAFETY: callers follow the layout of such a table, which the dynamic linker has used.
-            unsafe { ptr::with_exposed_provenance::<u32>((self.gnu_hash + 4 * index) as usize).read() }
-        };
+    pub(super) fn definition(
+        &self,
+        name: &CStr,
+        accept: impl Fn(&libc::Elf64_Sym) -> bool,
+    ) -> Option<libc::Elf64_Sym> {
         let symbols = ptr::with_exposed_provenance::<libc::Elf64_Sym>(self.at(tag::SYMTAB) as usize);
-        if self.gnu_hash == 0 || symbols.is_null() || word(0) == 0 {
+        if symbols.is_null() || self.at(tag::STRTAB) == 0 {
             return None;
         }
-        let hash = name
-            .to_bytes()
-            .iter()
-            .fold(5381_u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
-        let (buckets, first, bloom_words) = (word(0), word(1), word(2));
-        let buckets_at = 4 + 2 * u64::from(bloom_words);
-        let chain_at = buckets_at + u64::from(buckets);
-        let mut index = word(buckets_at + u64::from(hash % buckets));
-        while index >= first && index != 0 {
-            let entry = word(chain_at + u64::from(index - first));
-            // SAFETY: the table names entries of the symbol table.
+        let definition = |index: u32| {
+            // SAFETY: the tables of hashes name entries of the symbol table, and a symbol's name is in its object's strings.
             let symbol = unsafe { symbols.add(index as usize).read() };
-            let is_here = symbol.st_shndx != 0 && self.base.wrapping_add(symbol.st_value) == address;
-            // SAFETY: a symbol's name is in its object's strings.
-            if entry | 1 == hash | 1 && is_here && unsafe { self.text(symbol.st_name.into()) } == name {
-                return Some(symbol);
-            }
-            if entry & 1 != 0 {
-                break;
-            }
-            index += 1;
+            let is_it = symbol.st_shndx != 0
+                // SAFETY: as above.
+                && unsafe { self.text(symbol.st_name.into()) } == name
+                && accept(&symbol);
+            is_it.then_some(symbol)
+        };
+        match (self.gnu_hash, self.at(tag::HASH)) {
+            (0, 0) => None,
+            (0, table) => in_older_hashes(table, name, definition),
+            (table, _) => in_hashes(table, name, definition),
         }
-        None
+    }
+
+    /// Whether the dynamic linker finds a definition of `name` in it.
+    pub(super) fn defines(&self, name: &CStr) -> bool {
+        const STB_LOCAL: u8 = 0;
+        self.definition(name, |symbol| symbol.st_info >> 4 != STB_LOCAL).is_some()
     }
 
     /// Its constructors, in their order.

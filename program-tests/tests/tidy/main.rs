@@ -69,6 +69,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/unmapping.rs", "offers removals that do not wait for handles, and that leave dependants"),
     ("src/cli/repl/session/evaluate.rs", "calls what was compiled"),
     ("src/cli/run.rs", "enters the program"),
+    ("src/cli/replaced.rs", "lets all libraries allocate as the program does"),
     ("src/main.rs", "is entered by C"),
     ("orc-c/src/boundary.rs", "reads the arguments of functions that C calls"),
     ("orc-c/src/callbacks.rs", "calls the client's functions"),

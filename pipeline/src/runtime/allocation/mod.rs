@@ -235,6 +235,11 @@ pub enum ReplaceError {
     },
 }
 
+/// Whether the executable's functions are the forwarders.
+pub(super) fn has_forwarders() -> bool {
+    !LIBRARY.get(AllocationFunction::memalign).is_null()
+}
+
 /// The function that linked code gets for the C library's function `name` when it asks for the one behind its own (`dlsym(RTLD_NEXT,
 /// "malloc")`, `__libc_malloc`).
 pub(super) fn behind_program(name: &CStr) -> Option<*mut c_void> {
@@ -242,7 +247,7 @@ pub(super) fn behind_program(name: &CStr) -> Option<*mut c_void> {
     let name = name.strip_prefix(b"__libc_").unwrap_or(name);
     let (function, _) = AllocationFunction::ALL.iter().find(|(_, known)| known.to_bytes() == name)?;
     // Only where the forwarders are in use are there addresses of earlier memory to keep from the program.
-    if LIBRARY.get(AllocationFunction::memalign).is_null() {
+    if !has_forwarders() {
         return None;
     }
     guards::of_library(*function)

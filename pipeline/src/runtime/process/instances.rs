@@ -21,7 +21,9 @@ impl ProcessSymbols {
         let mut counts = false;
         for_each_object(|object| {
             if object.range.contains(&address) {
-                let definition = object.definition(&name, address);
+                let is_there =
+                    |symbol: &libc::Elf64_Sym| object.base.wrapping_add(symbol.st_value) == address;
+                let definition = object.definition(&name, is_there);
                 counts = definition.is_some_and(|symbol| is_shared(name.to_bytes(), &symbol, object));
             }
         });

@@ -106,6 +106,16 @@ impl LibraryName {
         Some(Self { symbol: CString::new(symbol).ok()?, version })
     }
 
+    /// A library's own name for its symbol, in its default version.
+    pub(super) fn of_default(symbol: &CStr) -> Self {
+        Self { symbol: symbol.to_owned(), version: None }
+    }
+
+    /// The symbol's name in its library.
+    pub(super) fn symbol(&self) -> &CStr {
+        &self.symbol
+    }
+
     /// The name without its version.
     pub(super) fn unversioned(name: &str) -> &str {
         name.split_once('@').map_or(name, |(symbol, _)| symbol)

@@ -2,7 +2,7 @@
 //!
 //! A native program sees the libraries it was linked with, not the libraries that the engine happens to be made
 //! of. So the search goes over a list of libraries: those that `LD_PRELOAD` names, those that were loaded by
-//! [`ProcessSymbols::load_library`] in order, then the system's. Memory allocation functions are an exception: they are
+//! [`ProcessSymbols::load_library`] in order and what those need (`scope.rs`), then the system's. Memory allocation functions are an exception: they are
 //! taken from where the process itself takes them, because memory passes between linked code and libraries.
 //!
 //! Thread-local variables come back as the address of a descriptor (see [`tls`](super::tls)).
@@ -16,6 +16,7 @@ mod instances;
 mod library;
 pub(super) mod overrides;
 mod program;
+mod scope;
 mod stand_in;
 
 use std::collections::HashSet;
@@ -40,6 +41,7 @@ use crate::arch::host;
 use images::Images;
 use library::{Library, LibraryName};
 use program::ForProgram;
+use scope::{Scope, is_of_process};
 
 /// A view of the symbols in this process.
 ///
@@ -53,13 +55,33 @@ pub struct ProcessSymbols {
     scope: LookupScope,
     allowed: Option<HashSet<Box<str>>>,
     /// Loaded on request, in order, behind the preloaded ones. Replaced as a whole.
-    loaded: Mutex<Arc<[Arc<Library>]>>,
+    loaded: Mutex<Arc<LoadedLibraries>>,
     system: Vec<Library>,
     images: Images,
     /// State for a program, if the process is for one.
     program: Option<ForProgram>,
     /// Dylibs that define what is found here. Their sessions hear of each library that comes.
     told: Mutex<Vec<WeakJitDylib>>,
+}
+
+/// Libraries that were named, and the order in which they and those that they need are searched.
+#[derive(Debug, Default)]
+struct LoadedLibraries {
+    named: Vec<Arc<Library>>,
+    scope: Scope,
+    /// Those that came with them, by the offsets that are added to their addresses.
+    came: Vec<u64>,
+}
+
+impl LoadedLibraries {
+    fn new(named: Vec<Arc<Library>>, came: Vec<u64>) -> Self {
+        let scope = Scope::of(handles(&named));
+        Self { named, scope, came }
+    }
+}
+
+fn handles(libraries: &[Arc<Library>]) -> impl Iterator<Item = usize> {
+    libraries.iter().filter_map(|library| library.handle())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +100,7 @@ impl ProcessSymbols {
         Self {
             scope: LookupScope::Libraries,
             allowed: None,
-            loaded: Mutex::new(preloaded.into()),
+            loaded: Mutex::new(Arc::new(LoadedLibraries::new(preloaded, Vec::new()))),
             system: system.into_iter().map(Library::system).collect(),
             images: Images::default(),
             program: None,
@@ -106,8 +128,9 @@ impl ProcessSymbols {
     ///
     /// ORC: `DynamicLibrarySearchGenerator::Load`.
     pub fn of_library(path: impl AsRef<Path>) -> Result<Self, LoadLibraryError> {
-        let library = Arc::new(Library::load(path.as_ref())?);
-        let loaded = Mutex::new([library].into());
+        let mut came = Vec::new();
+        let library = scope::load(path.as_ref(), Vec::new(), &mut came)?;
+        let loaded = Mutex::new(Arc::new(LoadedLibraries::new(vec![Arc::new(library)], came)));
         Ok(Self { scope: LookupScope::OneLibrary, loaded, system: Vec::new(), ..Self::new() })
     }
 
@@ -128,13 +151,21 @@ impl ProcessSymbols {
     /// # Errors
     /// [`LoadLibraryError`] with the dynamic linker's message.
     pub fn load_library(&self, path: impl AsRef<Path>) -> Result<(), LoadLibraryError> {
+        let mut came = Vec::new();
         let library = match &self.program {
             Some(program) => program.load(path.as_ref())?,
-            None => Library::load(path.as_ref())?,
+            None if self.scope == LookupScope::WholeProcess => Library::load(path.as_ref())?,
+            None => {
+                let loaded = Arc::clone(&self.loaded.lock());
+                came.clone_from(&loaded.came);
+                scope::load(path.as_ref(), handles(&loaded.named).collect(), &mut came)?
+            }
         };
         let mut loaded = self.loaded.lock();
-        if !loaded.iter().any(|known| known.is(&library)) {
-            *loaded = loaded.iter().cloned().chain([Arc::new(library)]).collect();
+        came.extend(&loaded.came);
+        if !loaded.named.iter().any(|known| known.is(&library)) {
+            let named = loaded.named.iter().cloned().chain([Arc::new(library)]).collect();
+            *loaded = Arc::new(LoadedLibraries::new(named, came));
         }
         drop(loaded);
         self.tell();
@@ -180,17 +211,22 @@ impl ProcessSymbols {
         let loaded = Arc::clone(&self.loaded.lock());
         let from_libraries = || {
             let system = |library: &&Library| library.is_loaded() || may_load(library, name);
-            loaded.iter().find_map(|library| library.find(&symbol)).or_else(|| {
+            loaded.scope.find(&symbol).or_else(|| {
                 self.system.iter().filter(system).find_map(|library| self.find_in(library, &symbol))
             })
         };
         let address = match self.scope {
             LookupScope::OneLibrary => from_libraries(),
             LookupScope::Libraries if !is_allocation_function(name) => from_libraries(),
+            LookupScope::Libraries if self.program.is_none() && !is_of_process(symbol.symbol()) => {
+                let of_libraries = loaded.scope.find_in(&loaded.came, symbol.symbol());
+                of_libraries.or_else(from_process).or_else(from_libraries)
+            }
             LookupScope::Libraries | LookupScope::WholeProcess => from_process().or_else(from_libraries),
         };
         let found = self.images.describe(address?);
         if !found.flags.intersects(SymbolFlags::CALLABLE | SymbolFlags::THREAD_LOCAL)
+            && !loaded.scope.lies_in(&self.came(&loaded), found.address.value())
             && let Some(copy) = from_process().filter(|&address| copies::is_executables(address))
         {
             // An executable built without -fPIC has copies of the variables of libraries that it uses itself, and
@@ -198,6 +234,11 @@ impl ProcessSymbols {
             return Some(self.images.describe(copy));
         }
         Some(found)
+    }
+
+    /// The libraries that linked code has brought into the process, by the offsets that are added to their addresses.
+    fn came(&self, loaded: &LoadedLibraries) -> Vec<u64> {
+        self.program.as_ref().map_or_else(|| loaded.came.clone(), ForProgram::bases)
     }
 
     /// The address of a symbol in a library of the system, which may have to be loaded.
@@ -222,7 +263,8 @@ impl ProcessSymbols {
 
     /// Where symbols are searched, for messages about missing ones.
     pub fn searched(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.loaded.lock().iter().map(|library| library.name.to_string()).collect();
+        let mut names: Vec<_> =
+            self.loaded.lock().named.iter().map(|library| library.name.to_string()).collect();
         names.extend(self.system.iter().map(|library| library.name.to_string()));
         if self.scope == LookupScope::WholeProcess {
             names.insert(0, "the process".into());

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::ptr;
 
-use uruk_core::sync::Mutex;
+use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::library::{Library, LoadLibraryError, last_error, open};
@@ -28,16 +28,16 @@ use super::stand_in::{StandIn, base_of};
 use super::{ProcessSymbols, is_allocation_function};
 use crate::arch::SlotKind;
 use crate::executor::ArrayFunction;
-use crate::runtime::loaded::{ImportSlot, for_each_object};
+use crate::runtime::loaded::{ImportSlot, Object, for_each_object};
 
 /// Libraries that were loaded for the program.
 #[derive(Debug, Default)]
 pub(super) struct ForProgram {
-    state: Mutex<LoadedLibraries>,
+    state: Mutex<OpenedLibraries>,
 }
 
 #[derive(Debug, Default)]
-struct LoadedLibraries {
+struct OpenedLibraries {
     stand_ins: Vec<StandIn>,
     /// The libraries that were loaded for the program, by the offsets that are added to their addresses.
     bases: Vec<u64>,
@@ -84,6 +84,11 @@ impl ForProgram {
         })
     }
 
+    /// The libraries that were loaded for the program, by the offsets that are added to their addresses.
+    pub(super) fn bases(&self) -> Vec<u64> {
+        self.state.lock().bases.clone()
+    }
+
     /// Whether `address` lies in a library of which nothing has run.
     pub(super) fn has_not_begun(&self, address: u64) -> bool {
         self.state.lock().waiting.iter().any(|library| library.range.contains(&address))
@@ -120,14 +125,17 @@ impl ProcessSymbols {
             let found = found.get(name.to_str().ok()?)?;
             (!found.flags.contains(SymbolFlags::THREAD_LOCAL)).then_some(*found)
         };
-        let bases = program.state.lock().bases.clone();
+        let bases = program.bases();
         if bases.is_empty() && found.is_empty() {
             return;
         }
-        self.for_each_reference(&bases, |has_run, slot| {
+        let loaded = Arc::clone(&self.loaded.lock());
+        self.for_each_reference(&bases, |object, slot| {
+            let has_run = !bases.contains(&object.base);
             let Some(found) = find(slot.name) else {
-                if let Some(function) = told_to_libraries(slot.name).filter(|_| !has_run) {
-                    slot.store(function);
+                let of_libraries = || loaded.scope.value_for(&bases, object.base, slot);
+                if !has_run && let Some(value) = of_libraries().or_else(|| told_to_libraries(slot.name)) {
+                    slot.store(value);
                 }
                 return;
             };
@@ -155,6 +163,13 @@ impl ProcessSymbols {
         }
     }
 
+    /// The function `name` of a library that was loaded for the program, if the program's own would be found there natively.
+    pub fn function_of_libraries(&self, name: &str) -> Option<ExecutorAddr> {
+        let bases = self.program.as_ref()?.bases();
+        let loaded = Arc::clone(&self.loaded.lock());
+        loaded.scope.find_in(&bases, &CString::new(name).ok()?).map(ExecutorAddr::new)
+    }
+
     /// The constructors of libraries that were loaded for the program, in their order, each once. They run before the program's.
     pub fn take_constructors(&self) -> Vec<ArrayFunction> {
         let Some(program) = &self.program else { return Vec::new() };
@@ -169,10 +184,10 @@ impl ProcessSymbols {
         (0..).zip(constructors).map(in_order).collect()
     }
 
-    /// Shows each reference that can be bound to the program, and whether its library has run.
-    fn for_each_reference(&self, bases: &[u64], mut visitor: impl FnMut(bool, &ImportSlot<'_>)) {
+    /// Shows each reference that can be bound to the program, and its library.
+    fn for_each_reference(&self, bases: &[u64], mut visitor: impl FnMut(&Object, &ImportSlot<'_>)) {
         let loaded = self.loaded.lock().clone();
-        let handles = loaded.iter().map(|library| library.handle());
+        let handles = loaded.named.iter().map(|library| library.handle());
         let handles = handles.chain(self.system.iter().map(Library::handle)).flatten();
         let before: HashSet<u64> = handles.filter_map(base_of).collect();
         for_each_object(|object| {
@@ -188,10 +203,10 @@ impl ProcessSymbols {
                 };
                 // For C++, `instances.rs` has decided which definitions are shared. Functions that allocate have a mechanism of their own.
                 let is_wanted = slot.kind != SlotKind::ThreadLocal
-                    && (!has_run || !slot.name.to_bytes().starts_with(b"_Z") && is_variable())
-                    && !slot.name.to_str().is_ok_and(is_allocation_function);
+                    && !slot.name.to_str().is_ok_and(is_allocation_function)
+                    && (!has_run || !slot.name.to_bytes().starts_with(b"_Z") && is_variable());
                 if is_wanted {
-                    visitor(has_run, slot);
+                    visitor(object, slot);
                 }
             });
         });

@@ -21,6 +21,7 @@ use uruk_core::sync::atomic::{AtomicU64, Ordering};
 use super::library::{last_error, open};
 use crate::arch::{Architecture, host};
 use crate::memory::TemporaryFile;
+use crate::runtime::loaded::older_hash;
 
 const CODE_AT: usize = 64 + HEADERS * 56;
 const HEADERS: usize = 4;
@@ -31,6 +32,9 @@ const SHN_ABS: u16 = 0xfff1;
 const SLASHES_MAX: usize = 3000;
 /// The number of the next one.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The beginning of the message where no such file can be opened. The library is not the reason.
+pub(super) const CANNOT_STAND_IN: &str = "a file beside it cannot be loaded";
 
 /// One that is open. It stays.
 #[derive(Debug)]
@@ -77,7 +81,7 @@ impl StandIn {
                 opened => Ok(opened),
             }
         });
-        let handle = opened.map_err(|error| format!("a file beside it cannot be loaded: {error}"))??;
+        let handle = opened.map_err(|error| format!("{CANNOT_STAND_IN}: {error}"))??;
         let base = base_of(handle).ok_or("the dynamic linker does not say where a library lies")?;
         Ok(Self { names, base })
     }
@@ -205,12 +209,7 @@ fn hash_table(names: &[CString]) -> Vec<u32> {
     let mut table = vec![0_u32; 2 + buckets + symbols];
     (table[0], table[1]) = (buckets as u32, symbols as u32);
     for (index, name) in names.iter().enumerate() {
-        let hash = name.to_bytes().iter().fold(0_u32, |hash, &byte| {
-            let hash = (hash << 4).wrapping_add(u32::from(byte));
-            let high = hash & 0xf000_0000;
-            (hash ^ (high >> 24)) & !high
-        });
-        let bucket = 2 + hash as usize % buckets;
+        let bucket = 2 + older_hash(name) as usize % buckets;
         table[2 + buckets + index + 1] = table[bucket];
         table[bucket] = index as u32 + 1;
     }
