@@ -1,7 +1,7 @@
 //! Compiles the small C++ files behind `ir/ffi.rs`, against the LLVM that `llvm-sys` found, and writes what `ir/library.rs` needs in
 //! order to load that LLVM late. Does nothing without feature `llvm`, and nothing with `unlinked-llvm`, which documents where there is no LLVM.
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "src/ir/shim.cpp",
     "src/ir/canonical.cpp",
     "src/ir/divide.cpp",
@@ -12,6 +12,7 @@ const FILES: [&str; 11] = [
     "src/ir/pipeline.cpp",
     "src/ir/shape.cpp",
     "src/ir/shape_copy.cpp",
+    "src/ir/type_tests.cpp",
     "src/ir/versions.cpp",
 ];
 

@@ -191,6 +191,65 @@ fn a_file_of_two_modules_is_one_program() {
     }
 }
 
+/// Compilers leave tests of types to a link of all modules. Without that step every test is passed, and the program's author asked for none
+/// of that: such a file is refused before any of it runs. Tests that only tell the optimizer something need no such step.
+#[test]
+fn type_tests_that_code_relies_on_are_refused_and_others_go() {
+    const CALLS: &str = r#"
+        extern "C" int printf(const char *, ...);
+        struct Shape { virtual int sides() { return 0; } virtual ~Shape() {} };
+        struct Square : Shape { int sides() override { return 4; } };
+        __attribute__((noinline)) int count(Shape *shape) { return shape->sides(); }
+        int main() { Shape shape; Square square; printf("%d %d\n", count(&shape), count(&square)); return 0; }
+    "#;
+    const CALLED_BY_POINTER: &str = r#"
+        static int once(int x) { return x; }
+        int (*volatile called)(int) = once;
+        int main(void) { return called(0); }
+    "#;
+    const HIDDEN: [&str; 2] = ["-flto", "-fvisibility=hidden"];
+    let made = |source: &str, text: &str, flags: &[&str], output: &str| {
+        compile(source, text, &[&HIDDEN, flags].concat(), output).expect("it compiles")
+    };
+    let refused = [
+        made("checked.cpp", CALLS, &["-O0", "-fsanitize=cfi"], "checked.bc"),
+        made("checked.cpp", CALLS, &["-O2", "-fsanitize=cfi", "-flto=thin"], "checked_thin.bc"),
+        made("by_pointer.c", CALLED_BY_POINTER, &["-O1", "-fsanitize=cfi-icall"], "by_pointer.bc"),
+    ];
+    const VTABLES: &str = "-fwhole-program-vtables";
+    const ELIMINATED: &str = "-fvirtual-function-elimination";
+    let run_as_they_are = [
+        made("assumed.cpp", CALLS, &["-O0", VTABLES], "assumed.bc"),
+        made("assumed.cpp", CALLS, &["-O2", VTABLES, "-fvisibility=default"], "assumed_public.bc"),
+        made("assumed.cpp", CALLS, &["-O1", VTABLES, ELIMINATED], "eliminated.bc"),
+        made(
+            "assumed.cpp",
+            CALLS,
+            &["-O1", VTABLES, ELIMINATED, "-fexperimental-relative-c++-abi-vtables"],
+            "relative.bc",
+        ),
+    ];
+    let others: [&[&str]; 2] = [&["--compile-in-helpers=1"], &["--executor"]];
+    for mode in MODES.iter().filter(|mode| !mode.contains(&CACHE)).chain(&others) {
+        for (program, is_refused) in refused
+            .iter()
+            .map(|program| (program, true))
+            .chain(run_as_they_are.iter().map(|program| (program, false)))
+        {
+            let mut command = Command::new(uruk());
+            let outcome =
+                run(command.arg("run").args(*mode).arg(program), &Input::default(), Duration::from_secs(60));
+            let outcome = outcome.expect("the command can be started");
+            let (stdout, stderr) =
+                (String::from_utf8_lossy(&outcome.stdout), String::from_utf8_lossy(&outcome.stderr));
+            let end = End::Exited(if is_refused { 1 } else { 0 });
+            assert_eq!(outcome.end, end, "{}\n{stderr}", outcome.command);
+            assert_eq!(stdout, if is_refused { "" } else { "0 4\n" }, "{}\n{stderr}", outcome.command);
+            assert_eq!(stderr.contains("or compile without -fsanitize=cfi"), is_refused, "{stderr}");
+        }
+    }
+}
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/facts")
 }

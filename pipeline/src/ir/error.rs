@@ -62,6 +62,16 @@ pub enum CompileError {
         /// The mismatch.
         message: String,
     },
+    /// Code relies on a test of types that its compiler left to a link of all modules (`-flto -fsanitize=cfi`). Without it code would run unchecked.
+    #[error(
+        "{module}: `{function}` checks types in link-time optimization (-fsanitize=cfi), which has to see all modules of the program: link them first (clang -flto -fuse-ld=lld -Wl,--lto-emit-llvm), or compile without -fsanitize=cfi"
+    )]
+    TypeTest {
+        /// The file or module.
+        module: Arc<str>,
+        /// A function with such a test.
+        function: String,
+    },
     /// Nothing may be compiled, and the cache has not got what is needed of the module.
     #[error(
         "{module}: the cache has no {kind} of it: {why}; nothing may be compiled here, so compile it once with the same options and a cache that may be written to"

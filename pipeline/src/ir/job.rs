@@ -69,6 +69,10 @@ pub(super) enum JobError {
         subject: String,
         message: String,
     },
+    TypeTest {
+        module: String,
+        function: String,
+    },
     Library {
         path: PathBuf,
         message: String,
@@ -102,6 +106,7 @@ impl From<CompileError> for JobError {
             }
             CompileError::Codegen { module, message } => Self::Codegen { module: text(module), message },
             CompileError::Target { subject, message } => Self::Target { subject: text(subject), message },
+            CompileError::TypeTest { module, function } => Self::TypeTest { module: text(module), function },
             CompileError::Library { path, message } => Self::Library { path, message },
             CompileError::Shim { message } => Self::Shim { message },
             CompileError::Fatal { module, stage, message } => {
@@ -128,6 +133,7 @@ impl JobError {
             }
             Self::Codegen { module, message } => CompileError::Codegen { module: module.into(), message },
             Self::Target { subject, message } => CompileError::Target { subject: subject.into(), message },
+            Self::TypeTest { module, function } => CompileError::TypeTest { module: module.into(), function },
             Self::Library { path, message } => CompileError::Library { path, message },
             Self::Shim { message } => CompileError::Shim { message },
             Self::Fatal { module, stage, message } => {

@@ -134,7 +134,7 @@ impl LazyModule {
         let mut read = || {
             let shell = shell.insert(Shell::read(source, compiler)?);
             let mut interface = ModuleInterface::of_locked(&shell.module.lock()?, compiler.target())?;
-            let outline = shell.outline()?;
+            let outline = shell.outline(compiler.target())?;
             let undefined = outline.values.iter().filter(|value| value.bits & symbol_bits::UNDEFINED != 0);
             let undefined: HashSet<&str> = undefined.map(|value| &*value.name).collect();
             interface.undefined.retain(|name| undefined.contains(&**name) && !is_bound_by_linker(name));

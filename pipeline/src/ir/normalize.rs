@@ -6,19 +6,26 @@
 //! | `PIC Level` below 2, `direct-access-external-data`: what is elsewhere lies nearby | it may lie anywhere | 2, and no |
 //! | `dso_local` on declarations, on functions and on definitions that may yield: the linker finds them in this image | they may come from a library, or have a stub | cleared where visibility is default: externals go through GOT and PLT |
 //! | each variable lies within 2 GiB of all code | one of 64 MiB and more may not | its own code model becomes the large one |
+//! | a later step tests types over all modules of the program | there is none | a test whose result is only assumed goes; a module with another one is refused (`type_tests.cpp`) |
 //! | no triple or data layout | the session has one | filled in |
 //!
 //! Holds: afterwards a module depends on its source and on the compile options alone. Nothing here asks for addresses, names or
 //! times. Its bitcode also tells what else lives in its context, except for a canonical copy's (`canonical.rs`).
 
+use uruk_core::Readable;
+
+use super::context::ThreadSafeContext;
 use super::error::CompileError;
+use super::ffi::{self, take_message};
 use super::module::LockedModule;
+use super::read;
 use super::target::JitTargetMachineBuilder;
+use crate::object::ObjectBuffer;
 
 /// Normalizes `module` for `target`.
 ///
 /// # Errors
-/// [`CompileError::Target`] if the module is for another machine or lays out data differently.
+/// [`CompileError::Target`] if the module is for another machine or lays out data differently; [`CompileError::TypeTest`].
 pub(super) fn normalize(
     module: &LockedModule<'_>,
     target: &JitTargetMachineBuilder,
@@ -41,7 +48,34 @@ pub(super) fn normalize(
         return Err(refused(format!("lays out data as `{layout}`, and this session as `{wanted}`")));
     }
     module.clear_static_assumptions();
-    Ok(())
+    lower_type_tests(module)
+}
+
+/// The same with all bodies of `source`, bitcode that was read without, if one of them may be refused: all bodies are, or none.
+///
+/// # Errors
+/// As [`normalize`], and [`CompileError::Parse`].
+pub(super) fn check_unread(
+    unread: &LockedModule<'_>,
+    source: &ObjectBuffer,
+    target: &JitTargetMachineBuilder,
+) -> Result<(), CompileError> {
+    // SAFETY: the module is alive and held.
+    if !unsafe { ffi::uruk_llvm_declares_type_tests(unread.raw()) } {
+        return Ok(());
+    }
+    let whole = read::bitcode(&ThreadSafeContext::try_new()?, source)?;
+    normalize(&whole.lock()?, target)
+}
+
+fn lower_type_tests(module: &LockedModule<'_>) -> Result<(), CompileError> {
+    // SAFETY: the module is alive and held; the name is taken over at once.
+    let function = unsafe { take_message(ffi::uruk_llvm_lower_type_tests(module.raw())) };
+    if function.is_empty() {
+        return Ok(());
+    }
+    let function = Readable(&function).to_string();
+    Err(CompileError::TypeTest { module: module.name().clone(), function })
 }
 
 /// Whether code for `left` runs on `right`: same architecture, operating system and size of pointers, vendors aside.

@@ -10,9 +10,10 @@ use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::{self, bytes, take_message};
 use super::module::ThreadSafeModule;
-use super::normalize::normalize;
+use super::normalize::{check_unread, normalize};
 use super::outline::{Outline, OutlinedValue, ValuePart};
 use super::read;
+use super::target::JitTargetMachineBuilder;
 use crate::object::ObjectBuffer;
 use crate::tiers::FunctionShape;
 
@@ -22,7 +23,7 @@ pub(super) struct Shell {
     pub(super) module: ThreadSafeModule,
     pub(super) taken: FxHashSet<u32>,
     /// Unread bodies refer to it.
-    _source: ObjectBuffer,
+    source: ObjectBuffer,
 }
 
 // SAFETY: the shell behind `raw` is used while the module's context is held, as the module is.
@@ -49,10 +50,12 @@ impl Shell {
         let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw(), compiler.keeps_debug_info) });
         let raw = locked.enter("outlining", outline, |message| diagnosed(source.name(), message))?;
         drop(locked);
-        Ok(Self { raw, module, taken: FxHashSet::default(), _source: source.clone() })
+        Ok(Self { raw, module, taken: FxHashSet::default(), source: source.clone() })
     }
 
-    pub(super) fn outline(&self) -> Result<Outline, CompileError> {
+    /// # Errors
+    /// Those of [`check_unread`]: a module that is to be refused is, before any of its functions runs.
+    pub(super) fn outline(&self, target: &JitTargetMachineBuilder) -> Result<Outline, CompileError> {
         unsafe extern "C-unwind" fn sink(
             data: *mut c_void,
             name: *const c_char,
@@ -68,7 +71,8 @@ impl Shell {
             outline.push(OutlinedValue { name, kind, of, bits });
         }
         let mut outline = Outline::default();
-        let _held = self.module.lock()?;
+        let held = self.module.lock()?;
+        check_unread(&held, &self.source, target)?;
         // SAFETY: the shell is alive and held; `sink` takes an `Outline`.
         outline.stays_whole = unsafe { ffi::uruk_llvm_outline(self.raw, sink, (&raw mut outline).cast()) };
         Ok(outline)
@@ -166,7 +170,7 @@ impl Shell {
         // SAFETY: each field is taken out once, and the shell is not dropped.
         unsafe {
             ffi::uruk_llvm_dispose_shell(shell.raw);
-            drop((ptr::read(&raw const shell.taken), ptr::read(&raw const shell._source)));
+            drop((ptr::read(&raw const shell.taken), ptr::read(&raw const shell.source)));
             ptr::read(&raw const shell.module)
         }
     }
