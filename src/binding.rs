@@ -2,11 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use uruk_core::sync::Arc;
 use uruk_core::{
     DylibError, ExecutionSession, JitDylib, JitDylibLookupFlags, LookupRequest, LookupSet, SearchOrder,
     SymbolFlags, SymbolName, absolute_symbols,
 };
-use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::runtime::image::{ProgramImage, publish};
+use uruk_pipeline::runtime::process::LibraryReferences;
 
 use crate::error::JitError;
 use crate::files::Files;
@@ -32,8 +34,14 @@ impl Jit {
     /// [the program's](crate::JitBuilder::owns_process), and for as long as it is there.
     pub fn publish_image(&self) {
         if let Some(image) = &self.engine.image {
-            image.publish(self.engine.memory.clone());
+            let memory = self.engine.memory.clone();
+            publish(image.header(), Arc::new(move || memory.mapped()));
         }
+    }
+
+    /// The header and the symbols of an executable, for a [program](crate::JitBuilder::owns_process).
+    pub fn program_image(&self) -> Option<&ProgramImage> {
+        self.engine.image.as_ref()
     }
 
     /// Those of `wanted` that something along `order` defines. Members of archives are added for it.
@@ -69,8 +77,8 @@ impl Jit {
     }
 
     /// The names by which loaded libraries refer to the program: those that it defines, and those that have to be defined.
-    pub(crate) fn names_for_libraries(&self) -> Vec<SymbolName> {
-        let references = self.engine.files.process.references_to_program();
+    pub(crate) fn names_for_libraries(&self) -> Result<Vec<SymbolName>, JitError> {
+        let references = self.references_to_program()?;
         let intern = |name: &str| self.engine.session.intern(name);
         let optional = references.optional.iter().map(|name| intern(name));
         let defined = self.dylib().flags(optional).into_iter();
@@ -78,7 +86,15 @@ impl Jit {
             flags.contains(SymbolFlags::EXPORTED) && !flags.contains(SymbolFlags::THREAD_LOCAL)
         };
         let defined = defined.filter(|(_, flags)| is_bound(*flags)).map(|(name, _)| name);
-        defined.chain(references.required.iter().map(|name| intern(name))).collect()
+        Ok(defined.chain(references.required.iter().map(|name| intern(name))).collect())
+    }
+
+    fn references_to_program(&self) -> Result<LibraryReferences, JitError> {
+        #[cfg(feature = "llvm")]
+        if let Some(remote) = &self.engine.remote {
+            return Ok(remote.executor.references_to_program()?);
+        }
+        Ok(self.engine.files.process.references_to_program())
     }
 
     /// Binds what loaded libraries refer to by `names`, which have been linked.
@@ -87,6 +103,10 @@ impl Jit {
         if !names.is_empty() {
             let answer = self.engine.session.lookup(LookupRequest::new(order, LookupSet::required(names)))?;
             found.extend(answer.iter().map(|(name, definition)| (Box::from(name.as_str()), definition)));
+        }
+        #[cfg(feature = "llvm")]
+        if let Some(remote) = &self.engine.remote {
+            return Ok(remote.executor.bind_to_program(&found)?);
         }
         self.engine.files.process.bind_to_program(&found);
         Ok(())

@@ -8,6 +8,7 @@ use uruk_core::{DefineError, DylibError, LookupError, Readable, RetryError, Symb
 use uruk_dispatch::BuildError;
 #[cfg(feature = "cache")]
 use uruk_pipeline::cache::CacheOpenError;
+use uruk_pipeline::executor::PublishError;
 use uruk_pipeline::image::{HostPartError, ImageError};
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::CompileError;
@@ -110,6 +111,12 @@ pub enum JitError {
     /// No memory for code could be reserved.
     #[error("cannot reserve memory for code")]
     Memory(#[from] MemoryError),
+    /// The place that runs the code did not take the header of its program.
+    #[error("cannot make the program's header where its code runs")]
+    ProgramImage {
+        /// Why.
+        source: Arc<PublishError>,
+    },
     /// The file that a profiler reads cannot be made.
     #[error("cannot make the file that perf reads")]
     Perf {

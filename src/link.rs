@@ -37,7 +37,7 @@ impl Jit {
     pub fn link_with(&self, entry: &str, wanted: &[&str]) -> Result<ExecutorSymbolDef, JitError> {
         let entry = self.engine.session.intern(entry);
         let order = self.dylib().link_order();
-        let for_libraries = self.names_for_libraries();
+        let for_libraries = self.names_for_libraries()?;
         let wanted = self.defined_of(&order, wanted);
         let mut roots: HashSet<SymbolName> = for_libraries.iter().cloned().chain(wanted).collect();
         self.add_members(&order, roots.iter().chain([&entry]));

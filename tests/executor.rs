@@ -514,7 +514,13 @@ fn an_end_at_each_message_is_an_error_and_no_hang() {
             let results = scene(&jit)?;
             // It calls its host back no more: it becomes the program, which returns the value of the counter.
             let main = jit.lookup("counted")?.address;
-            let end = jit.executor().expect("there is one").run_program(&Startup::default(), main, &[]);
+            let end = jit.executor().expect("there is one").run_program(
+                &Startup::default(),
+                main,
+                &[],
+                None,
+                Box::new(|_| Default::default()),
+            );
             match end.process_end() {
                 Some(ProcessEnd::Exited(code)) => Ok((results, code)),
                 _ => Err(end.into()),

@@ -18,13 +18,14 @@ fn run_with(options: &[&str], files: &[PathBuf]) -> Outcome {
 }
 
 /// Programs that another process runs.
-const PROGRAMS: [&str; 31] = [
+const PROGRAMS: [&str; 33] = [
     "c/arguments",
     "c/atexit_order",
     "c/broken_pipe",
     "c/callbacks",
     "c/common_symbols",
     "c/constructors",
+    "c/dynamic_symbols",
     "c/environment",
     "c/error_numbers",
     "c/exit_from_thread",
@@ -33,6 +34,7 @@ const PROGRAMS: [&str; 31] = [
     "c/ifuncs",
     "c/immediate_exit",
     "c/jumps",
+    "c/linker_symbols",
     "c/main_thread_ends",
     "c/quick_exit",
     "c/signal_handlers",

@@ -1,5 +1,5 @@
 //! A program and a shared library that define the same names, or refer to each other: who uses whose definition. Each program says so
-//! itself, and is compared with its native twin, compiled in every way that the command knows.
+//! itself, and is compared with its native twin: compiled in every way that the command knows, in another process, and from an image.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,16 +7,18 @@ use std::process::Command;
 use std::time::Duration;
 
 use uruk_tests::inputs::{compile, shared_library};
-use uruk_tests::process::{Input, Outcome, run};
+use uruk_tests::process::{End, Input, Outcome, run};
 use uruk_tests::uruk::uruk;
 
-const MODES: [&[&str]; 6] = [
+const MODES: [&[&str]; 8] = [
     &[],
     &["-O0"],
     &["--lazy"],
     &["--lazy=module"],
     &["--tiered", "--tier-threshold", "1", "--tier-delay", "0"],
     &["--partition", "early", "--parts", "3"],
+    &["--executor"],
+    &["--executor", "--lazy"],
 ];
 
 fn outcome(command: &mut Command) -> Outcome {
@@ -35,11 +37,34 @@ fn behaves_as_natively(name: &str, program: &str, libraries: &[&Path], expected:
     std::fs::remove_file(&native).expect("it was made above");
     assert_eq!(String::from_utf8_lossy(&natively.stdout), expected, "natively");
     for file in [&object, &bitcode] {
+        let libraries = libraries.iter().map(|library| library.as_os_str());
+        let loaded = libraries.clone().flat_map(|library| [OsStr::new("--load"), library]);
+        for kind in [&[][..], &["--package"]] {
+            let image = file.with_extension("uim");
+            let mut build = Command::new(uruk());
+            build.args(["image", "build"]).args(kind).arg("-o").arg(&image).args(loaded.clone()).arg(file);
+            let built = outcome(&mut build);
+            assert_eq!(
+                built.end,
+                End::Exited(0),
+                "{}\n{}",
+                built.command,
+                String::from_utf8_lossy(&built.stderr)
+            );
+            let ours = outcome(Command::new(uruk()).args(["image", "run"]).args(loaded.clone()).arg(&image));
+            let stderr = String::from_utf8_lossy(&ours.stderr);
+            assert_eq!(
+                (&*String::from_utf8_lossy(&ours.stdout), ours.end),
+                (expected, natively.end),
+                "{kind:?} {}\n{stderr}",
+                ours.command
+            );
+        }
         for mode in MODES {
-            let libraries = libraries.iter().map(|library| library.as_os_str());
-            let loaded = libraries.clone().flat_map(|library| [OsStr::new("--load"), library]);
-            let arguments: [Vec<&OsStr>; 2] =
-                [libraries.chain([file.as_os_str()]).collect(), loaded.chain([file.as_os_str()]).collect()];
+            let arguments: [Vec<&OsStr>; 2] = [
+                libraries.clone().chain([file.as_os_str()]).collect(),
+                loaded.clone().chain([file.as_os_str()]).collect(),
+            ];
             for arguments in &arguments {
                 let ours = outcome(Command::new(uruk()).arg("run").args(mode).args(arguments));
                 let (stdout, stderr) =

@@ -4,12 +4,13 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionError, SessionEvent, TaskDispatcher};
 use uruk_dispatch::WorkStealingTaskDispatcher;
 use uruk_pipeline::debug::{self, PerfFormat};
+use uruk_pipeline::executor::{Executor, PublishError};
 use uruk_pipeline::linking::{CollectedObjects, ObjectLinkingLayer};
 use uruk_pipeline::memory::{InProcessMemoryManager, MemoryManager, MemoryOptions, ViewPolicy};
 use uruk_pipeline::platform::Platform;
 #[cfg(feature = "llvm")]
 use uruk_pipeline::remote::RemoteProgram;
-use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::runtime::image::{self, ProgramImage};
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
@@ -93,19 +94,21 @@ impl EngineOptions {
         if self.perf.is_some() {
             debug::set_perf(self.perf).map_err(|source| JitError::Perf { source: Arc::new(source) })?;
         }
+        // Files of an image may refer to the symbols of linkers, which the process that loads it has.
+        let has_image = self.owns_process || self.collected.is_some();
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None => Arc::new(InProcessMemoryManager::with_options(MemoryOptions {
-                keeps_program: self.owns_process,
+                keeps_program: has_image,
                 // A debugger cannot write breakpoints into shared pages that are mapped for running alone.
                 views: if self.debugger { ViewPolicy::OneView } else { ViewPolicy::Automatic },
                 ..MemoryOptions::default()
             })?),
         };
-        let image = if self.owns_process { ProgramImage::new(&*memory)? } else { None };
+        let place = Arc::new(InProcessExecutor::new(memory.clone()));
+        let image = if has_image { program_image(&*place, image::debuggers_record())? } else { None };
         let platform = self.platform();
-        let layer =
-            ObjectLinkingLayer::new(Arc::new(InProcessExecutor::new(memory.clone())), platform.clone());
+        let layer = ObjectLinkingLayer::new(place, platform.clone());
         let layer =
             Arc::new(self.collected.take().into_iter().fold(layer, ObjectLinkingLayer::with_collected));
         Ok(Ground {
@@ -126,11 +129,17 @@ impl EngineOptions {
     fn ground_there(&self, program: RemoteProgram) -> Result<Ground, JitError> {
         let program = if self.debugger { program.debugger(true) } else { program };
         let program = if self.perf.is_some() { program.perf(self.perf) } else { program };
-        let remote = Remote::reach(&program)?;
+        let remote = Remote::reach(&program.for_program(self.owns_process))?;
         let memory = remote.executor.code_memory();
+        let image = if self.owns_process {
+            let record = remote.executor.find(&["_r_debug"])?.into_iter().flatten().next();
+            program_image(&remote.executor, record.map_or(0, |found| found.address.value()))?
+        } else {
+            None
+        };
         let platform = self.platform();
         let layer = ObjectLinkingLayer::new(Arc::new(remote.executor.clone()), platform.clone());
-        Ok(Ground { memory, image: None, platform, layer: Arc::new(layer), remote: Some(remote) })
+        Ok(Ground { memory, image, platform, layer: Arc::new(layer), remote: Some(remote) })
     }
 
     fn platform(&self) -> Arc<Platform> {
@@ -169,6 +178,14 @@ impl EngineOptions {
             }
         })
     }
+}
+
+/// Makes the image of a program in the memory of `place`.
+fn program_image(place: &dyn Executor, debuggers_record: u64) -> Result<Option<ProgramImage>, JitError> {
+    ProgramImage::new(place, debuggers_record).map_err(|error| match error {
+        PublishError::Memory(error) => JitError::Memory(error),
+        error => JitError::ProgramImage { source: Arc::new(error) },
+    })
 }
 
 /// Whether the environment asks for something.

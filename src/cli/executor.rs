@@ -12,7 +12,7 @@ use uruk::core::sync::Arc;
 use uruk::core::sync::atomic::AtomicBool;
 use uruk::pipeline::peer::ProcessEnd;
 use uruk::pipeline::remote::{
-    ExecutorAddress, ExecutorAddressError, RemoteError, RemoteExecutor, RemoteProgram,
+    ExecutorAddress, ExecutorAddressError, FindsNames, RemoteError, RemoteExecutor, RemoteProgram,
 };
 
 use super::args::RunArgs;
@@ -102,7 +102,7 @@ pub(super) fn load_libraries(jit: &Jit, args: &RunArgs) -> Result<(), RunError> 
 
 /// Runs the program there. Gives its exit code, or ends by the signal by which it has ended.
 pub(super) fn run_there(
-    jit: &Jit,
+    jit: &'static Jit,
     executor: &RemoteExecutor,
     entry: ExecutorSymbolDef,
     arguments: &[CString],
@@ -118,12 +118,24 @@ pub(super) fn run_there(
         // Refused, the command ends before the program does, and the program with it.
         let _ = signal_hook::flag::register(signal, unseen);
     }
-    let error = executor.run_program(&jit.platform().take_startup(), entry.address, arguments);
+    let startup = jit.platform().take_startup();
+    let names: FindsNames = Box::new(|name| {
+        let found = program_symbol(jit, name);
+        (found, jit.platform().take_startup())
+    });
+    let error = executor.run_program(&startup, entry.address, arguments, jit.program_image(), names);
     match error.process_end() {
         Some(ProcessEnd::Exited(code)) => Ok(code),
         Some(ProcessEnd::Signal(signal)) => Ok(end_by(jit, signal, &error)),
         _ => Err(error.into()),
     }
+}
+
+/// The program's own definition of a name, for `dlsym`. It may be linked for that.
+pub(super) fn program_symbol(jit: &Jit, name: &str) -> Option<ExecutorSymbolDef> {
+    let session = jit.session();
+    let exported = [(jit.main_dylib().clone(), Default::default())].into();
+    session.lookup_symbol(&exported, &session.intern(name)).ok()
 }
 
 /// Ends by the same signal. A signal that is refused gives an exit code.

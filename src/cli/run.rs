@@ -125,11 +125,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
     program.take_the_name();
     program.register_finalizers()?;
     jit.publish_image();
-    let session = jit.session();
-    let exported = [(jit.main_dylib().clone(), Default::default())].into();
     set_program_symbols(Arc::new(move |name: &CStr| {
-        let name = session.intern(name.to_str().ok()?);
-        let found = session.lookup_symbol(&exported, &name).ok()?;
+        let found = executor::program_symbol(jit, name.to_str().ok()?)?;
         // An archive's member that was not needed so far may have come with it.
         start_what_is_new(jit, program);
         if found.flags.contains(SymbolFlags::THREAD_LOCAL) {

@@ -143,6 +143,8 @@ questions! {
     fn fragment_end() -> &'static [u8];
     /// Whether a fragment ends by returning itself.
     fn returns(fragment: &[u8]) -> bool;
+    /// The code of start files: `_init`, `_fini` and `_start`, 16 bytes each.
+    fn start_files() -> &'static [u8; 48];
 }
 
 impl Default for Architecture {

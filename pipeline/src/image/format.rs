@@ -167,8 +167,6 @@ bitflags::bitflags! {
         const PACKAGE = 1 << 2;
         /// Of a unit: stubs may stand for its functions, but for those whose address it takes.
         const STUBS = 1 << 3;
-        /// It, or a unit of it, reads definitions elsewhere by distances of 32 bits: it lies below 2 GiB, and so do these.
-        const LOW = 1 << 4;
     }
 }
 

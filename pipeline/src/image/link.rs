@@ -19,7 +19,7 @@ use crate::link::{
     RebaseTarget, parts,
 };
 use crate::memory::{FileSegment, MemoryError, SegmentKind, SegmentRequest};
-use crate::object::{ObjectBuffer, level_of};
+use crate::object::{DEFINED_FOR_PROGRAM, ObjectBuffer, level_of};
 
 /// How far before the image imports are during the link. Tables and stubs lead to them wherever instructions allow that; a distance that code holds
 /// itself fits, and is noted.
@@ -148,7 +148,11 @@ pub fn link_image_in_order(
         link.externals().map(|(name, is_weak)| (name.into(), is_weak)).collect();
     let numbers: HashMap<&str, u64> = externals.iter().map(|(name, _)| &**name).zip(0..).collect();
     let define = |name: &str| {
-        let address = base.wrapping_sub(IMPORTS_BEFORE) + numbers.get(name)? * IMPORT_STEP;
+        let number = numbers.get(name)?;
+        // Symbols around a program are within reach when it is loaded, too: the manager of memory keeps a place for it there.
+        let is_around = DEFINED_FOR_PROGRAM.contains(&name);
+        let before = base.wrapping_sub(IMPORTS_BEFORE);
+        let address = if is_around { base + 1 + number } else { before + number * IMPORT_STEP };
         Some(ExecutorSymbolDef::new(ExecutorAddr::new(address), import(name)?))
     };
     let environment = LinkEnvironment {
@@ -202,13 +206,11 @@ pub fn link_image_in_order(
         .map(|((name, is_weak), number)| {
             let mut traits = SymbolTraits::of_flags(import(&name).unwrap_or_default());
             traits.set(SymbolTraits::WEAK, is_weak);
-            traits.set(SymbolTraits::CLOSE, close.contains(&number));
+            let is_around = DEFINED_FOR_PROGRAM.contains(&&*name);
+            traits.set(SymbolTraits::CLOSE, close.contains(&number) && !is_around);
             (name, traits)
         })
         .collect();
-    if !close.is_empty() {
-        image.layout.flags |= ImageFlags::LOW.bits();
-    }
     image.place(&requests, base);
     image.sort_fields(rebases.fields, base).map_err(|()| not_position_independent(&whole))?;
     image.versions = versions;

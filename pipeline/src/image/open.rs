@@ -11,7 +11,7 @@ use super::format::{HEADER_AT, MAGIC, PAGE_BYTES, id_of};
 use super::reader::ImageReader;
 use crate::arch::{CodeNeeds, Features};
 use crate::link::target_in_name;
-use crate::memory::{FileSegment, MappedFile, SegmentKind};
+use crate::memory::{FileSegment, MappedFile, MemoryManager, SegmentKind};
 
 /// An open image.
 #[derive(Debug)]
@@ -186,18 +186,22 @@ impl ImageFile {
         Ok(overused)
     }
 
-    /// Maps the segments, below 2 GiB if it `is_low`, and lets the file go.
+    /// Maps the segments in `memory`, below 2 GiB if it `is_low`, and lets the file go.
     ///
     /// # Errors
     /// [`ImageError::Memory`].
-    pub(crate) fn map(self, is_low: bool) -> Result<(ImageReader, MappedFile), ImageError> {
+    pub(crate) fn map(
+        self,
+        memory: &dyn MemoryManager,
+        is_low: bool,
+    ) -> Result<(ImageReader, MappedFile), ImageError> {
         let Self { file, reader, begin } = self;
         let (size, align) = reader.memory();
         let in_file =
             // An empty segment may say any offset, and is not read.
             |segment: &FileSegment| FileSegment { file_offset: begin.saturating_add(segment.file_offset), ..*segment };
         let segments = reader.segments().iter().map(in_file).collect();
-        let mapped = MappedFile::map(&file, size as usize, align as usize, segments, is_low);
+        let mapped = MappedFile::map(&file, memory, (size as usize, align as usize, is_low), segments);
         match mapped {
             Ok(mapped) => Ok((reader, mapped)),
             Err(source) => Err(ImageError::Memory { path: reader.path().to_owned(), source }),

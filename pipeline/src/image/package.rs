@@ -45,7 +45,7 @@ impl BuiltUnit {
         let symbols = global.map(|symbol| BuiltSymbol { size_bytes: symbol.size_bytes, ..symbol.clone() });
         Self {
             name: name.into(),
-            traits: ImageFlags::from_bits_truncate(image.layout.flags) & (ImageFlags::RUNS | ImageFlags::LOW),
+            traits: ImageFlags::from_bits_truncate(image.layout.flags) & ImageFlags::RUNS,
             image: image.to_bytes(),
             symbols: symbols.collect(),
             sources,
@@ -116,9 +116,7 @@ pub fn package(mut units: Vec<BuiltUnit>, target: &ProcessorTarget) -> BuiltImag
     let mut image = BuiltImage { imports, ..BuiltImage::default() };
     let needs = units.iter().fold(CodeNeeds::default(), |needs, unit| needs.with(unit.needs));
     image.targets.push(BuiltTarget { target: target.clone(), needs });
-    let is_low = units.iter().any(|unit| unit.traits.contains(ImageFlags::LOW));
-    image.layout.flags =
-        (ImageFlags::PACKAGE | if is_low { ImageFlags::LOW } else { ImageFlags::empty() }).bits();
+    image.layout.flags = ImageFlags::PACKAGE.bits();
     (image.layout.memory_bytes, image.layout.memory_align) = (PAGE_BYTES, PAGE_BYTES);
     for (number, unit) in units.iter_mut().enumerate() {
         image.units.push(unit.name.clone());

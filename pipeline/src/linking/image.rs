@@ -56,8 +56,8 @@ pub fn image_units(
 ) -> Result<(ImageUnit, UnitTraits, ImageGenerator), ImageError> {
     image.check_trusted()?;
     layer.announce_image(image.reader());
-    // Others may read its variables by distances as well.
-    let (reader, mapped) = image.map(layer.low.is_needed())?;
+    // Objects that lie low may read its variables by distances.
+    let (reader, mapped) = image.map(layer.executor.memory(), layer.low.is_needed())?;
     let intern = |name: &str| dylib.session().intern(name);
     let anchor = intern(&format!("<image {}>", reader.path().display()));
     let required = reader.imports().filter(|(_, traits)| !traits.contains(SymbolTraits::WEAK));
@@ -95,11 +95,9 @@ impl ObjectLinkingLayer {
     /// Notes which definitions elsewhere an image, or a package with its units, reads by distances: to be called before anything is looked up that
     /// they need.
     pub fn announce_image(&self, reader: &ImageReader) {
-        if reader.flags().contains(ImageFlags::LOW) {
-            let close = reader.imports().filter(|(_, traits)| traits.contains(SymbolTraits::CLOSE));
-            let names = close.map(|(name, _)| name).collect();
-            self.low.announce(&Refs32 { needs_low_addresses: true, names });
-        }
+        let close = reader.imports().filter(|(_, traits)| traits.contains(SymbolTraits::CLOSE));
+        let names = close.map(|(name, _)| name).collect();
+        self.low.announce(&Refs32 { needs_low_addresses: false, names });
     }
 
     /// Makes the anchor of an image from its mapped segments, as [`link`](Self::link) makes the symbols of an object.

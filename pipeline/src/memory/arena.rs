@@ -16,6 +16,7 @@ use std::ops::Range;
 use super::free_ranges::FreeRanges;
 use super::mapping::{self, PAGE_BYTES, ReservedRange};
 use super::piece::{DISCARD_BYTES, Piece};
+use super::places::FileStretch;
 use super::slab::{Slab, Views};
 use super::window::Window;
 use super::{MemoryError, SegmentKind, SegmentRequest};
@@ -109,6 +110,28 @@ impl Arena {
     pub(super) fn keep_window(&mut self) -> Result<(), MemoryError> {
         self.window = Window::take(&mut self.unmapped, self.range.len())?;
         Ok(())
+    }
+
+    /// Takes addresses for a file: of the window, if there is one that has them, or of the free part, which is near to libraries too. A file that would
+    /// take up much of that goes elsewhere.
+    pub(super) fn take_file(&mut self, stretch: &FileStretch<'_>) -> Option<usize> {
+        let in_window = self.window.as_mut().and_then(|window| window.take_file(stretch));
+        let start = match in_window {
+            Some(start) => start,
+            None if stretch.size_bytes > self.range.len() / 4 => return None,
+            None => self.unmapped.take_highest(stretch.size_bytes, stretch.align)?,
+        };
+        self.pieces += 1;
+        Some(start)
+    }
+
+    /// Takes back the addresses of a file, at which nothing is used any more.
+    pub(super) fn give_back_file(&mut self, range: Range<usize>) {
+        self.pieces -= 1;
+        // Pages that the system does not take back stay out of use.
+        if mapping::map_nothing(range.start, range.len()).is_ok() {
+            self.give_back_unmapped(range);
+        }
     }
 
     /// The window, if there is one.

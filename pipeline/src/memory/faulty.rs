@@ -10,7 +10,10 @@ use std::sync::Arc;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentRequest};
+use super::{
+    Backing, FilePlace, FileStretch, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes,
+    SegmentRequest,
+};
 
 /// Which call fails. Calls are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +85,10 @@ impl MemoryManager for FaultyMemoryManager {
     fn allocate_low(&self, owner: &str, segments: &[SegmentRequest]) -> Result<InFlightAlloc, MemoryError> {
         self.plan.allocation()?;
         Ok(self.wrap(self.inner.allocate_low(owner, segments)?))
+    }
+
+    fn place_file(&self, stretch: &FileStretch<'_>) -> Result<Option<FilePlace>, MemoryError> {
+        self.inner.place_file(stretch)
     }
 
     fn usage(&self) -> MemoryUsage {

@@ -61,6 +61,19 @@ impl FreeRanges {
         Some(aligned)
     }
 
+    /// Takes exactly `range`, if all of it is free. Says whether it is.
+    ///
+    /// # Cost
+    /// Logarithmic.
+    pub(super) fn take_exactly(&mut self, range: Range<usize>) -> bool {
+        let Some((&start, &size)) = self.by_start.range(..=range.start).next_back() else { return false };
+        let is_free = range.end <= start + size;
+        if is_free {
+            self.carve(start, size, range);
+        }
+        is_free
+    }
+
     /// Returns `range`, joining it with free neighbours inside `bounds`; answers the joined range.
     pub(super) fn give_back(&mut self, range: Range<usize>, bounds: &Range<usize>) -> Range<usize> {
         let mut joined = range;
@@ -159,6 +172,17 @@ mod tests {
         let mut free = filled(0x10_0000..0x20_0000);
         assert_eq!(free.take_highest(0x1000, 0x1_0000), Some(0x1f_0000));
         assert_eq!(free.take_lowest(0x1000, 0x1000), Some(0x10_0000));
+    }
+
+    #[test]
+    fn an_exact_range_is_taken_only_if_all_of_it_is_free() {
+        let mut free = filled(0x1000..0x2000);
+        assert!(free.take_exactly(0x1800..0x1900));
+        for taken in [0x1700..0x1801, 0x18ff..0x1a00, 0x1800..0x1900, 0xf00..0x1001, 0x1f00..0x2001] {
+            assert!(!free.take_exactly(taken.clone()), "{taken:x?}");
+        }
+        assert!(free.take_exactly(0x1000..0x1800) && free.take_exactly(0x1900..0x2000));
+        assert_eq!(free.take(16, 16), None);
     }
 
     #[test]

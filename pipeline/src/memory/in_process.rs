@@ -40,12 +40,12 @@ use super::allocation::Allocation;
 use super::arena::{Arena, SLAB_ALIGN, SLAB_BYTES};
 use super::fork;
 use super::fork_lock::ForkLock;
+use super::mapping::ReservedRange;
+use super::places::{FilePlace, FileStretch, KeepsFile, MappedSegments, ProgramWindow};
 use super::ranges::{Ranges, Reach, Sizes};
 use super::reserve::{self, RANGE_BYTES};
 use super::slab::Views;
-use super::{
-    InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, ProgramWindow, SegmentKind, SegmentRequest,
-};
+use super::{InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentRequest};
 use crate::arch::host;
 
 /// How pages that end up executable or constant are written.
@@ -191,11 +191,19 @@ impl MemoryManager for InProcessMemoryManager {
         self.pool.ranges.lock().window()
     }
 
-    fn mapped(&self) -> Vec<(Range<ExecutorAddr>, SegmentKind)> {
-        let ranges = self.pool.ranges.lock();
-        let address = |address: usize| ExecutorAddr::new(address as u64);
-        let slabs = ranges.slabs();
-        slabs.map(|slab| (address(slab.range().start)..address(slab.range().end), slab.kind())).collect()
+    fn mapped(&self) -> MappedSegments {
+        self.pool.ranges.lock().mapped()
+    }
+
+    fn place_file(&self, stretch: &FileStretch<'_>) -> Result<Option<FilePlace>, MemoryError> {
+        let taken = if stretch.is_low { None } else { self.pool.ranges.lock().take_file(stretch) };
+        let (reserved, base) = match taken {
+            Some(base) => (None, base),
+            None => stretch.reserve().map(|(range, base)| (Some(range), base))?,
+        };
+        let range = base..base + stretch.size_bytes;
+        let keeper = Box::new(KnownFile { pool: self.pool.clone(), range, _reserved: reserved });
+        Ok(Some(FilePlace { base, keeper }))
     }
 
     fn usage(&self) -> MemoryUsage {
@@ -214,6 +222,26 @@ impl fmt::Debug for InProcessMemoryManager {
 /// State that the manager and its allocations share. Dropped with the last of them.
 pub(super) struct Pool {
     pub(super) ranges: ForkLock<Ranges>,
+}
+
+/// A file that a manager knows of.
+struct KnownFile {
+    pool: Arc<Pool>,
+    range: Range<usize>,
+    /// Addresses outside of all ranges. Unmapped when the manager has forgotten the file.
+    _reserved: Option<ReservedRange>,
+}
+
+impl KeepsFile for KnownFile {
+    fn note(&self, segments: MappedSegments) {
+        self.pool.ranges.lock().note_file(self.range.start, segments);
+    }
+}
+
+impl Drop for KnownFile {
+    fn drop(&mut self) {
+        self.pool.ranges.lock().drop_file(self.range.clone());
+    }
 }
 
 /// A size as whole slabs; one that no address space has stays so.

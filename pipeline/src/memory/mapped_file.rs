@@ -16,38 +16,19 @@ use std::ops::Range;
 use uruk_core::ExecutorAddr;
 
 use super::mapping::{self, PAGE_BYTES, ReservedRange};
-use super::reserve;
-use super::{Backing, MemoryError, SegmentBytes, SegmentKind};
-
-/// A segment of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSegment {
-    /// Its use.
-    pub kind: SegmentKind,
-    /// Where it begins, from the start of the mapping: a multiple of a page.
-    pub address: u64,
-    /// Where its contents begin in the file: a multiple of a page.
-    pub file_offset: u64,
-    /// The length of its contents. Zeros follow these in the file, up to the end of a page.
-    pub content_bytes: u64,
-    /// How much zero memory follows the contents.
-    pub zero_fill_bytes: u64,
-    /// Whether words of the contents are going to be changed.
-    pub is_written: bool,
-}
+use super::places::{FilePlace, FileSegment, FileStretch, KeepsFile, MappedSegments};
+use super::{Backing, MemoryError, MemoryManager, SegmentBytes, SegmentKind};
 
 /// The segments of a file in one stretch of addresses. Dropping it gives the addresses back.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
-    range: ReservedRange,
-    /// Where the stretch begins, which is aligned as the file asks for.
-    base: usize,
+    place: FilePlace,
     segments: Box<[FileSegment]>,
 }
 
 impl MappedFile {
-    /// Maps `segments` of `file`, which lie one behind the other in `size_bytes` from an address that is a multiple of `align` on; below 2 GiB, if
-    /// it `is_low`.
+    /// Maps `segments` of `file` in `memory`. They lie one behind the other in `size_bytes` from an address that is a multiple of `align` on; below
+    /// 2 GiB, if it `is_low`.
     ///
     /// # Errors
     /// [`MemoryError`] if the system refuses.
@@ -56,16 +37,24 @@ impl MappedFile {
     /// Two system calls, and one or two a segment. No page of the file is read.
     pub(crate) fn map(
         file: &File,
-        size_bytes: usize,
-        align: usize,
+        memory: &dyn MemoryManager,
+        (size_bytes, align, is_low): (usize, usize, bool),
         segments: Box<[FileSegment]>,
-        is_low: bool,
     ) -> Result<Self, MemoryError> {
-        let slack = if align > PAGE_BYTES { align } else { 0 };
-        let reserve = if is_low { reserve::low_exactly } else { ReservedRange::reserve };
-        let range = reserve(size_bytes.saturating_add(slack))?;
-        let base = range.range().start.next_multiple_of(align.max(PAGE_BYTES));
-        let mapped = Self { range, base, segments };
+        let stretch = FileStretch {
+            size_bytes: size_bytes.next_multiple_of(PAGE_BYTES),
+            align: align.max(PAGE_BYTES),
+            is_low,
+            segments: &segments,
+        };
+        let place = match memory.place_file(&stretch)? {
+            Some(place) => place,
+            None => {
+                let (range, base) = stretch.reserve()?;
+                FilePlace { base, keeper: Box::new(range) }
+            }
+        };
+        let mapped = Self { place, segments };
         for segment in &mapped.segments {
             let (start, contents) = (mapped.start(segment), segment.content_bytes as usize);
             let contents = contents.next_multiple_of(PAGE_BYTES);
@@ -77,21 +66,32 @@ impl MappedFile {
                 mapping::map_private(start + contents, (end - contents).next_multiple_of(PAGE_BYTES))?;
             }
         }
-        debug_assert!(mapped.base + size_bytes <= mapped.range.range().end);
+        mapped.place.keeper.note(mapped.known());
         Ok(mapped)
     }
 
     /// Where the stretch begins.
     pub(crate) fn base(&self) -> u64 {
-        self.base as u64
+        self.place.base as u64
     }
 
     fn start(&self, segment: &FileSegment) -> usize {
-        self.base + segment.address as usize
+        self.place.base + segment.address as usize
     }
 
     fn content(&self, segment: &FileSegment) -> Range<usize> {
         self.start(segment)..self.start(segment) + segment.content_bytes as usize
+    }
+
+    /// The segments as programs are told of them.
+    fn known(&self) -> MappedSegments {
+        let segments = self.segments.iter().map(|segment| {
+            let bytes = (segment.content_bytes + segment.zero_fill_bytes) as usize;
+            let start = self.start(segment);
+            let address = |address: usize| ExecutorAddr::new(address as u64);
+            (address(start)..address(start + bytes.next_multiple_of(PAGE_BYTES)), segment.kind)
+        });
+        segments.filter(|(range, _)| range.start < range.end).collect()
     }
 
     fn sum(&self, of: impl Fn(&FileSegment) -> u64) -> SegmentBytes {
@@ -102,6 +102,8 @@ impl MappedFile {
         bytes
     }
 }
+
+impl KeepsFile for ReservedRange {}
 
 impl FileSegment {
     /// The use of its pages until it is final.

@@ -23,6 +23,7 @@ mod in_process;
 mod mapped_file;
 mod mapping;
 mod piece;
+mod places;
 mod ranges;
 mod reserve;
 mod sent;
@@ -48,12 +49,11 @@ pub(crate) use stack::StackMapping;
 
 pub use account::{KindUsage, MemoryUsage, SegmentBytes};
 pub use in_process::{InProcessMemoryManager, MemoryOptions, ViewPolicy};
-pub use mapped_file::FileSegment;
+pub use places::{FilePlace, FileSegment, FileStretch, MappedSegments, ProgramWindow};
 pub use sent::{SentMemory, SentRange};
 pub use shared::{SharedFile, SharedMemory, SharedRange};
 pub use temporary_file::TemporaryFile;
 pub use there::MemoryHere;
-pub use window::ProgramWindow;
 
 /// Hands out memory for linked objects.
 ///
@@ -88,8 +88,17 @@ pub trait MemoryManager: Send + Sync {
     }
 
     /// The memory that is mapped for segments, by purpose. The default is empty.
-    fn mapped(&self) -> Vec<(Range<ExecutorAddr>, SegmentKind)> {
+    fn mapped(&self) -> MappedSegments {
         Vec::new()
+    }
+
+    /// Takes the addresses of a file's segments. `None`, which is the default, if they may lie anywhere and the manager is not to know of them.
+    ///
+    /// # Errors
+    /// [`MemoryError`] if there are none.
+    fn place_file(&self, stretch: &FileStretch<'_>) -> Result<Option<FilePlace>, MemoryError> {
+        let _ = stretch;
+        Ok(None)
     }
 
     /// The memory that this manager holds at the moment. The default is zero, for managers that do not count.

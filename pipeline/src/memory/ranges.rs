@@ -15,13 +15,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use uruk_core::ExecutorAddr;
+
 use super::arena::{Arena, Refusal, SLAB_ALIGN, SLAB_BYTES, is_large};
 use super::aside;
 use super::mapping::ReservedRange;
 use super::piece::Piece;
+use super::places::{FileStretch, MappedSegments, ProgramWindow};
 use super::reserve;
 use super::slab::Slab;
-use super::window::{ProgramWindow, Window};
+use super::window::Window;
 use super::{MemoryError, MemoryUsage, SegmentKind, SegmentRequest};
 
 /// Where an allocation may lie.
@@ -54,6 +57,8 @@ pub(super) struct Ranges {
     low: Vec<Arena>,
     /// Slabs that belong to one piece each.
     aside: BTreeMap<usize, Slab>,
+    /// The segments of files that are mapped, by where each file begins.
+    files: BTreeMap<usize, MappedSegments>,
     /// Allocations that are alive.
     pub(super) allocations: u64,
     /// Whether code was ever given back: its memory may be used again.
@@ -67,6 +72,7 @@ impl Ranges {
             near: vec![first],
             low: Vec::new(),
             aside: BTreeMap::new(),
+            files: BTreeMap::new(),
             allocations: 0,
             has_old_code: false,
         }
@@ -80,6 +86,32 @@ impl Ranges {
     /// Where the first keeps a program.
     pub(super) fn window(&self) -> Option<ProgramWindow> {
         self.near[0].window().map(Window::addresses)
+    }
+
+    /// Takes addresses for a file where the first range keeps a program, if there is room.
+    pub(super) fn take_file(&mut self, stretch: &FileStretch<'_>) -> Option<usize> {
+        self.near[0].take_file(stretch)
+    }
+
+    /// Notes that the segments of a file are mapped from `start` on.
+    pub(super) fn note_file(&mut self, start: usize, segments: MappedSegments) {
+        self.files.insert(start, segments);
+    }
+
+    /// Forgets a file. Its addresses go back if they are of a range.
+    pub(super) fn drop_file(&mut self, range: Range<usize>) {
+        self.files.remove(&range.start);
+        if self.near[0].range().contains(&range.start) {
+            self.near[0].give_back_file(range);
+        }
+    }
+
+    /// All memory that is mapped for segments, by purpose.
+    pub(super) fn mapped(&self) -> MappedSegments {
+        let address = |address: usize| ExecutorAddr::new(address as u64);
+        let slabs = self.slabs();
+        let slabs = slabs.map(|slab| (address(slab.range().start)..address(slab.range().end), slab.kind()));
+        slabs.chain(self.files.values().flatten().cloned()).collect()
     }
 
     /// Takes a piece for each of `requests`, all in one range, or, where data takes up too much of any, all in a

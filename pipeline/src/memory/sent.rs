@@ -21,10 +21,12 @@ use uruk_core::sync::Process;
 use super::allocation::check;
 use super::mapping::{self, PAGE_BYTES};
 use super::reserve::RANGE_BYTES;
-use super::there::{AddressBook, COPIES_BYTES, MemoryHere, PieceThere, bytes_of, reserve_here};
+use super::there::{
+    AddressBook, COPIES_BYTES, DataEnd, MemoryHere, PieceThere, bytes_of, parts_there, reserve_here,
+};
 use super::{
-    Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
-    SegmentRequest, SegmentThere, SegmentsThere, cores,
+    Backing, InFlightAlloc, MappedSegments, MemoryError, MemoryManager, MemoryUsage, ProgramWindow,
+    SegmentBytes, SegmentKind, SegmentRequest, SegmentThere, SegmentsThere, cores,
 };
 use crate::arch::host;
 
@@ -72,6 +74,10 @@ impl MemoryManager for SentMemory {
             taken.pieces.push((piece, vec![0; request.content_bytes]));
         }
         Ok(InFlightAlloc::new(Box::new(taken)))
+    }
+
+    fn program_window(&self) -> Option<ProgramWindow> {
+        Some(self.book.window())
     }
 
     fn usage(&self) -> MemoryUsage {
@@ -133,6 +139,7 @@ pub struct SentRange {
     range: Range<u64>,
     page_bytes: u64,
     zeros_bytes: u64,
+    data_end: Arc<DataEnd>,
 }
 
 impl SentRange {
@@ -144,9 +151,12 @@ impl SentRange {
         let (reserved, zeros_bytes) = reserve_here(bytes)?;
         let range = reserved.range();
         mapping::map_private(range.start + bytes, COPIES_BYTES)?;
+        // Programs read what they are told of from end to end.
+        mapping::make_readable(range.start, bytes)?;
         reserved.keep(vec![range.clone()]); // Code runs there to the end of the process.
-        let end = (range.start + bytes) as u64;
-        Ok(Self { range: range.start as u64..end, page_bytes, zeros_bytes: zeros_bytes as u64 })
+        let range = range.start as u64..(range.start + bytes) as u64;
+        let zeros_bytes = zeros_bytes as u64;
+        Ok(Self { data_end: Arc::new(DataEnd::new(range.start)), range, page_bytes, zeros_bytes })
     }
 
     fn check(&self, written: &SegmentsThere) -> Result<(), String> {
@@ -184,7 +194,14 @@ impl MemoryHere for SentRange {
 
     fn take(&self, written: SegmentsThere) -> Result<InFlightAlloc, String> {
         self.check(&written)?;
+        let is_data = |segment: &&SegmentThere| segment.kind.near() == SegmentKind::Data;
+        let ends = written.segments.iter().filter(is_data).map(|segment| segment.range.end);
+        self.data_end.rise_to(ends, |_| Ok(())).map_err(|error| error.to_string())?;
         Ok(InFlightAlloc::new(Box::new(ReceivedAllocation { written, is_final: false })))
+    }
+
+    fn mapped(&self) -> MappedSegments {
+        parts_there(self.range.start, self.data_end.get())
     }
 
     fn serialize(&self) {
@@ -235,7 +252,7 @@ impl Drop for ReceivedAllocation {
         let segments = if self.is_final { &self.written.segments[..] } else { &[] };
         for SegmentThere { range, .. } in segments {
             let (start, len) = (range.start as usize, (range.end - range.start) as usize);
-            if mapping::map_nothing(start, len).is_err() {
+            if mapping::map_nothing(start, len).and_then(|()| mapping::make_readable(start, len)).is_err() {
                 // They are read and written again as zeros all the same.
                 mapping::discard_pages(start, len, false);
             }

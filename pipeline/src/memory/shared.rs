@@ -28,11 +28,12 @@ use super::allocation::check;
 use super::mapping::{self, PAGE_BYTES};
 use super::reserve::RANGE_BYTES;
 use super::there::{
-    AddressBook, COPIES_BYTES, MemoryHere, PARTS, PieceThere, ZEROS_AT, bytes_of, reserve_here,
+    AddressBook, COPIES_BYTES, DataEnd, MemoryHere, PARTS, PieceThere, ZEROS_AT, bytes_of, parts_there,
+    reserve_here,
 };
 use super::{
-    Backing, InFlightAlloc, MemoryError, MemoryManager, MemoryUsage, SegmentBytes, SegmentKind,
-    SegmentRequest, SegmentThere, SegmentsThere, TemporaryFile, cores,
+    Backing, InFlightAlloc, MappedSegments, MemoryError, MemoryManager, MemoryUsage, ProgramWindow,
+    SegmentBytes, SegmentKind, SegmentRequest, SegmentThere, SegmentsThere, TemporaryFile, cores,
 };
 
 /// Hands out memory at addresses of another process.
@@ -119,6 +120,10 @@ impl MemoryManager for SharedMemory {
         }
         taken.pieces.iter().for_each(|piece| self.pool.prepare(piece));
         Ok(InFlightAlloc::new(Box::new(taken)))
+    }
+
+    fn program_window(&self) -> Option<ProgramWindow> {
+        Some(self.pool.book.window())
     }
 
     fn usage(&self) -> MemoryUsage {
@@ -218,6 +223,8 @@ impl fmt::Debug for SharedMemory {
 pub struct SharedRange {
     range: Range<u64>,
     zeros_bytes: u64,
+    /// Up to there data may be written. All else of it is read as zeroes.
+    data_end: Arc<DataEnd>,
 }
 
 impl SharedRange {
@@ -232,14 +239,17 @@ impl SharedRange {
         for (kind, part) in PARTS {
             let (at, len) = (start + part.start, part.len());
             match kind {
-                SegmentKind::Data => mapping::map_contents(file, part.start as u64, at, len, kind)?,
+                SegmentKind::Data => {
+                    mapping::map_contents(file, part.start as u64, at, len, SegmentKind::ReadOnly)?;
+                }
                 _ => mapping::map_shared_contents(file, part.start as u64, at, len, kind)?,
             }
         }
         let range = reserved.range();
         reserved.keep(vec![range.clone()]); // Code runs there to the end of the process.
-        let end = range.start + RANGE_BYTES;
-        Ok(Self { range: range.start as u64..end as u64, zeros_bytes: zeros_bytes as u64 })
+        let range = range.start as u64..(range.start + RANGE_BYTES) as u64;
+        let zeros_bytes = zeros_bytes as u64;
+        Ok(Self { data_end: Arc::new(DataEnd::new(range.start)), range, zeros_bytes })
     }
 
     /// Whether `range` consists of whole pages of data.
@@ -267,10 +277,19 @@ impl MemoryHere for SharedRange {
             return Err("contents came beside memory that is shared".into());
         }
         let data: Vec<_> = written.segments.into_iter().map(|segment| segment.range).collect();
-        match data.iter().find(|range| !self.is_data(range)) {
-            Some(range) => Err(format!("{range:#x?} are no pages of data")),
-            None => Ok(InFlightAlloc::new(Box::new(WrittenAllocation { data }))),
+        if let Some(range) = data.iter().find(|range| !self.is_data(range)) {
+            return Err(format!("{range:#x?} are no pages of data"));
         }
+        let make_writable =
+            |new: Range<u64>| mapping::make_writable(new.start as usize, (new.end - new.start) as usize);
+        self.data_end
+            .rise_to(data.iter().map(|range| range.end), make_writable)
+            .map_err(|error| error.to_string())?;
+        Ok(InFlightAlloc::new(Box::new(WrittenAllocation { data })))
+    }
+
+    fn mapped(&self) -> MappedSegments {
+        parts_there(self.range.start, self.data_end.get())
     }
 
     fn serialize(&self) {

@@ -4,23 +4,25 @@ use std::ops::Range;
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
+use uruk_core::sync::atomic::{AtomicU64, Ordering};
 
 use super::free_ranges::FreeRanges;
 use super::mapping::{PAGE_BYTES, ReservedRange};
 use super::reserve::{self, RANGE_BYTES};
 use super::{
-    InFlightAlloc, MemoryError, MemoryUsage, SegmentBytes, SegmentKind, SegmentRequest, SegmentThere,
-    SegmentsThere,
+    InFlightAlloc, MappedSegments, MemoryError, MemoryUsage, ProgramWindow, SegmentBytes, SegmentKind,
+    SegmentRequest, SegmentThere, SegmentsThere,
 };
 
 /// Code, and constants, have a quarter of the range each; data has the rest.
 const PART_BYTES: usize = 512 << 20;
 
-/// The parts of the range, as offsets. Code comes last, so that it reaches the start of the zeros behind the range.
+/// The parts of the range, as offsets: in the order in which an executable has them. A program's header is the first of the constants. Code reaches
+/// the start of the zeros behind the range.
 pub(super) const PARTS: [(SegmentKind, Range<usize>); 3] = [
-    (SegmentKind::Code, RANGE_BYTES - PART_BYTES..RANGE_BYTES),
-    (SegmentKind::ReadOnly, RANGE_BYTES - 2 * PART_BYTES..RANGE_BYTES - PART_BYTES),
-    (SegmentKind::Data, 0..RANGE_BYTES - 2 * PART_BYTES),
+    (SegmentKind::ReadOnly, 0..PART_BYTES),
+    (SegmentKind::Code, PART_BYTES..2 * PART_BYTES),
+    (SegmentKind::Data, 2 * PART_BYTES..RANGE_BYTES),
 ];
 
 /// How much room follows the range in its process, for copies of libraries' variables. It is within reach of all of the range.
@@ -44,6 +46,11 @@ pub(super) fn reserve_here(bytes: usize) -> Result<(ReservedRange, usize), Memor
         Err(_) => Ok((reserve::exactly(least)?, 0)),
     }
 }
+
+/// The first data, which programs scan from end to end. Beyond that data lies outside of what the symbols of linkers bound.
+const SCANNED_BYTES: usize = 64 << 20;
+/// Programs are told of data in steps of this, so that the answer seldom changes.
+const STEP_BYTES: u64 = 1 << 20;
 
 /// The least alignment of code and constants that share pages.
 const ALIGN_MIN: usize = 16;
@@ -72,8 +79,63 @@ pub trait MemoryHere: Send + Sync {
     /// A segment that does not lie in this memory, or that is not of whole pages where it has to be.
     fn take(&self, written: SegmentsThere) -> Result<InFlightAlloc, String>;
 
+    /// The parts of it in which there is something, and of data all that may be read and written.
+    fn mapped(&self) -> MappedSegments;
+
     /// Has the processors see code that came where other code lay.
     fn serialize(&self);
+}
+
+/// The addresses of the parts of a range that begins at `base`. Of data up to `data_end`.
+pub(super) fn parts_there(base: u64, data_end: u64) -> MappedSegments {
+    let part = |(kind, part): &(SegmentKind, Range<usize>)| {
+        let (start, end) = (base + part.start as u64, base + part.end as u64);
+        let end = if *kind == SegmentKind::Data { data_end } else { end };
+        (ExecutorAddr::new(start)..ExecutorAddr::new(end), *kind)
+    };
+    PARTS.iter().map(part).filter(|(range, _)| range.start < range.end).collect()
+}
+
+/// The end of all data that there has been, by whole steps.
+///
+/// A child that the program forks asks too, so there is no lock. One thread, which takes the host's messages, has it rise.
+#[derive(Debug)]
+pub(super) struct DataEnd {
+    limit: u64,
+    end: AtomicU64,
+}
+
+impl DataEnd {
+    /// No data yet, in a range that begins at `base`.
+    pub(super) fn new(base: u64) -> Self {
+        let [.., (_, data)] = PARTS;
+        Self { limit: base + data.end as u64, end: AtomicU64::new(base + data.start as u64) }
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        // Relaxed: what lies beyond may be read too, as zeroes, so an old value does not mislead.
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Data comes that ends at `ends`. Prepares the addresses by which it lies beyond all other. Zeros behind the range do not count: programs are
+    /// not told of them.
+    ///
+    /// # Errors
+    /// Those of `prepare`.
+    pub(super) fn rise_to(
+        &self,
+        ends: impl Iterator<Item = u64>,
+        prepare: impl FnOnce(Range<u64>) -> Result<(), MemoryError>,
+    ) -> Result<(), MemoryError> {
+        let known = self.get();
+        let end = ends.filter(|end| *end <= self.limit).max().unwrap_or_default();
+        if end > known {
+            let new = end.next_multiple_of(STEP_BYTES).min(self.limit);
+            prepare(known..new)?;
+            self.end.store(new, Ordering::Relaxed); // as in `get`
+        }
+        Ok(())
+    }
 }
 
 /// Which addresses of the range are taken.
@@ -141,6 +203,17 @@ impl AddressBook {
 
     pub(super) fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Where code and data of a program are.
+    pub(super) fn window(&self) -> ProgramWindow {
+        let address = |offset: usize| ExecutorAddr::new(self.base + offset as u64);
+        let [(_, constants), (_, code), (_, data)] = &PARTS;
+        let data_end = data.start + SCANNED_BYTES;
+        ProgramWindow {
+            text: address(constants.start)..address(code.end),
+            data: address(data.start)..address(data_end),
+        }
     }
 
     pub(super) fn address(&self, piece: &PieceThere) -> ExecutorAddr {
@@ -238,8 +311,8 @@ pub(super) fn bytes_of<'p>(pieces: impl Iterator<Item = &'p PieceThere>) -> Segm
 
 fn index_of(kind: SegmentKind) -> usize {
     match kind {
-        SegmentKind::Code => 0,
-        SegmentKind::ReadOnly => 1,
+        SegmentKind::ReadOnly => 0,
+        SegmentKind::Code => 1,
         SegmentKind::Data | SegmentKind::FarData => 2,
     }
 }

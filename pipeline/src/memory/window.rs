@@ -9,19 +9,11 @@ use uruk_core::ExecutorAddr;
 use super::arena::SLAB_ALIGN;
 use super::free_ranges::FreeRanges;
 use super::mapping;
+use super::places::{FileStretch, ProgramWindow};
 use super::{MemoryError, SegmentKind};
 
 /// The most that a stretch has.
 const STRETCH_BYTES_MAX: usize = 64 << 20;
-
-/// The addresses of the two stretches. The data follows the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramWindow {
-    /// Code and constants.
-    pub text: Range<ExecutorAddr>,
-    /// Writable data.
-    pub data: Range<ExecutorAddr>,
-}
 
 /// The two stretches of an arena, and their parts without a slab.
 #[derive(Debug)]
@@ -59,19 +51,38 @@ impl Window {
         }
     }
 
-    /// Takes back a slab's addresses; says whether they are of a stretch.
+    /// Takes the addresses of a file's segments, of which those of data come last: on both sides of the border between the stretches, or, where that
+    /// is taken, among the data, all of which programs scan.
+    pub(super) fn take_file(&mut self, stretch: &FileStretch<'_>) -> Option<usize> {
+        let border = self.data.start;
+        if let Some(start) = stretch.data_at().and_then(|data_at| border.checked_sub(data_at)) {
+            let (text, data) = (start..border, border..start + stretch.size_bytes);
+            if start.is_multiple_of(stretch.align) && self.free_text.take_exactly(text.clone()) {
+                if self.free_data.take_exactly(data) {
+                    return Some(start);
+                }
+                self.free_text.give_back(text, &self.text);
+            }
+        }
+        self.free_data.take_lowest(stretch.size_bytes, stretch.align)
+    }
+
+    /// Takes back the addresses of a slab or of a file; says whether they are of a stretch.
     pub(super) fn give_back(&mut self, range: &Range<usize>) -> bool {
-        if self.text.contains(&range.start) {
-            self.free_text.give_back(range.clone(), &self.text);
-            return true;
+        let border = self.data.start;
+        let text = range.start..range.end.min(border);
+        let data = range.start.max(border)..range.end;
+        let is_text = self.text.contains(&text.start) && !text.is_empty();
+        let is_data = self.data.contains(&data.start) && !data.is_empty();
+        if is_text {
+            self.free_text.give_back(text, &self.text);
         }
-        let is_data = self.data.contains(&range.start);
         if is_data {
-            self.free_data.give_back(range.clone(), &self.data);
             // Where that is refused, a program that scans the stretch after code has gone finds a hole.
-            let _ = mapping::make_readable(range.start, range.len());
+            let _ = mapping::make_readable(data.start, data.len());
+            self.free_data.give_back(data, &self.data);
         }
-        is_data
+        is_text || is_data
     }
 
     /// Where they are.

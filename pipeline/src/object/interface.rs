@@ -206,6 +206,38 @@ pub(crate) fn is_bound_by_linker(name: &str) -> bool {
     BOUND_BY_LINKER.contains(&name)
 }
 
+/// Names that linkers and start files define once for a program, close to its code and data: code refers to them by distances too
+/// (`runtime/image.rs`).
+pub(crate) const DEFINED_FOR_PROGRAM: [&str; 27] = [
+    "__executable_start",
+    "__ehdr_start",
+    "etext",
+    "_etext",
+    "__etext",
+    "data_start",
+    "__data_start",
+    "__bss_start",
+    "edata",
+    "_edata",
+    "end",
+    "_end",
+    "_DYNAMIC",
+    "_IO_stdin_used",
+    "__GNU_EH_FRAME_HDR",
+    "__preinit_array_start",
+    "__preinit_array_end",
+    "__init_array_start",
+    "__init_array_end",
+    "__fini_array_start",
+    "__fini_array_end",
+    "__rela_iplt_start",
+    "__rela_iplt_end",
+    "__TMC_END__",
+    "_init",
+    "_fini",
+    "_start",
+];
+
 /// The name of a definition for other objects: `name` where it is `name@@VERSION`, the default among several (`.symver`).
 pub(crate) fn default_version(name: &str) -> &str {
     // Nearly no name has a version, and one byte is found much faster than two.

@@ -32,6 +32,7 @@ pub use generator::StaticArchiveGenerator;
 pub use instrumented::{PROFILE_RUNTIME, is_instrumented};
 #[cfg(test)]
 pub(crate) use interface::BOUND_BY_LINKER;
+pub(crate) use interface::DEFINED_FOR_PROGRAM;
 pub use interface::{ObjectInterface, ObjectSymbol, UndefinedName};
 pub(crate) use interface::{default_version, is_bound_by_linker};
 pub use kind::{FileKind, is_script};

@@ -1,11 +1,12 @@
-//! [`HostStubs`]: first calls of an executor ask the host.
+//! [`HostStubs`], [`HostNames`]: first calls of an executor, and names of its program, ask the host.
 
 use std::io::Write as _;
 
 use uruk_core::sync::Arc;
 
 use super::answers::AnswerTable;
-use super::messages::{COUNTED, FIRST_CALL, StubCall};
+use super::messages::{COUNTED, FIRST_CALL, NAME, StubCall};
+use super::program_names::NamedThere;
 use super::replies::Replies;
 use crate::debug;
 use crate::peer::{HEADER_BYTES, empty_header};
@@ -47,5 +48,34 @@ impl StubsElsewhere for HostStubs {
         // No handler finds the channel taken beneath it.
         let _signals = SignalsBlocked::now();
         self.replies.send_at_once(COUNTED, &frame)
+    }
+}
+
+/// The host, as it is asked for names of the program.
+pub(super) struct HostNames {
+    replies: Arc<Replies>,
+    answers: AnswerTable<NamedThere>,
+    /// The number of the process that the host knows.
+    owner: u32,
+}
+
+impl HostNames {
+    pub(super) fn new(replies: Arc<Replies>) -> Self {
+        Self { replies, answers: AnswerTable::new(), owner: std::process::id() }
+    }
+
+    /// The program's definition of a name. A child that the program has forked has no host, and finds none.
+    pub(super) fn find(&self, name: &str) -> NamedThere {
+        if std::process::id() != self.owner {
+            return NamedThere::default();
+        }
+        let named = self.answers.ask(|number| self.replies.send(NAME, number, &name));
+        debug::settle(); // As in `HostStubs::find`.
+        named
+    }
+
+    /// Hands out an answer of the host. Says whether there was such a question.
+    pub(super) fn answer(&self, number: u32, named: NamedThere) -> bool {
+        self.answers.answer(number, named)
     }
 }

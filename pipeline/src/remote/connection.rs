@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,9 +23,10 @@ use super::calls::CallQueue;
 use super::error::RemoteError;
 use super::first_calls::CallThere;
 use super::messages::{
-    BROKEN, COUNTED, END, ENDED, FAULT, FIRST_CALL, FOUND, LOADED, RETIRE, RETIRED, RETURNED, RemoteFault,
-    StubCall,
+    BROKEN, COUNTED, END, ENDED, FAULT, FIRST_CALL, FOUND, LOADED, NAME, REFERRED, RETIRE, RETIRED, RETURNED,
+    RemoteFault, StubCall,
 };
+use super::program_names::{FindsNames, named_in};
 use super::supervised::ExecutorPeer;
 use crate::code_ranges::CodeRanges;
 use crate::debug::{NamedCode, SymbolAt, symbol_in};
@@ -51,6 +53,7 @@ pub(super) struct Connection {
     names: Mutex<CodeRanges<Arc<NamedCode>>>,
     /// First calls there, and counts that have run out.
     pub(super) calls: CallQueue<CallThere>,
+    pub(super) names_of_program: OnceLock<FindsNames>,
     limit: Duration,
     owner: u32,
 }
@@ -100,6 +103,7 @@ impl Connection {
             answered: Condvar::new(),
             names: Mutex::new(CodeRanges::new()),
             calls: CallQueue::new(),
+            names_of_program: OnceLock::new(),
             limit,
             owner: std::process::id(),
         });
@@ -375,7 +379,8 @@ impl Connection {
                 let call = StubCall::of_bytes(frame.body()).ok_or("half a call")?;
                 return self.take_call(CallThere::Counted(call)).map_err(no_thread);
             }
-            FOUND | LOADED | RETURNED => {
+            NAME => return self.take_call(named_in(&frame)?).map_err(no_thread),
+            FOUND | LOADED | REFERRED | RETURNED => {
                 let mut requests = self.requests.lock();
                 let request = requests.open.get_mut(&frame.id);
                 let Some(request) = request

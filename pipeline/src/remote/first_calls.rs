@@ -1,9 +1,9 @@
-//! First calls of an executor, as the host answers them: each on a thread that may compile, beside the one that takes messages.
+//! First calls of an executor, and names that it asks for, as the host answers them: each on a thread that may compile, beside the one that takes messages.
 
 use uruk_core::sync::Arc;
 
 use super::connection::Connection;
-use super::messages::{FIND, FIRST_CALLED, FOUND, FirstCalled, LEAD, LedStub};
+use super::messages::{FIND, FIRST_CALLED, FOUND, FirstCalled, LEAD, LedStub, NAMED};
 use crate::executor::{StubLead, StubsThere};
 use crate::runtime::call_through::{
     CallElsewhere, FoundElsewhere, counted_out_for, find_for, on_spare_stack,
@@ -11,12 +11,14 @@ use crate::runtime::call_through::{
 use crate::runtime::tls::SignalsBlocked;
 
 /// A call that the executor tells of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum CallThere {
     /// A thread there waits for the answer of this number.
     First { number: u32, call: CallElsewhere, wants_references: bool },
     /// The last of those that were to be counted. No thread waits.
     Counted(CallElsewhere),
+    /// A thread there waits for the program's definition of a name.
+    Named { number: u32, name: String },
 }
 
 impl Connection {
@@ -33,7 +35,7 @@ impl Connection {
             let _signals = SignalsBlocked::now();
             while let Some(call) = this.calls.take() {
                 // A compiler wants more stack than threads have.
-                on_spare_stack(&mut || this.see_to(call));
+                on_spare_stack(&mut || this.see_to(&call));
             }
         };
         let thread = uruk_core::sync::thread::Builder::new().name("uruk first call".to_owned()).spawn(answer);
@@ -44,9 +46,13 @@ impl Connection {
         }
     }
 
-    fn see_to(self: &Arc<Self>, call: CallThere) {
+    fn see_to(self: &Arc<Self>, call: &CallThere) {
         let stubs: Arc<dyn StubsThere> = self.clone();
-        match call {
+        match *call {
+            CallThere::Named { number, ref name } => {
+                let named = self.named(name);
+                let _ = self.send(NAMED, number, &named, &[]); // as below
+            }
             CallThere::Counted(call) => counted_out_for(call, &stubs),
             CallThere::First { number, call, wants_references } => {
                 let found: FoundElsewhere = find_for(call, wants_references, &stubs);

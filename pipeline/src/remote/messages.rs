@@ -56,6 +56,17 @@ pub(super) const LEAD: u16 = 20;
 /// The calls of a stub were counted. Its body is that of a [`StubCall`] in a fixed form. There is no answer.
 pub(super) const COUNTED: u16 = 21;
 
+/// Which names of the program its libraries use.
+pub(super) const REFER: u16 = 22;
+/// The [`ReferredNames`].
+pub(super) const REFERRED: u16 = 23;
+/// Definitions of the program for its libraries: a list of names and [`BoundSymbol`]s. There is no answer.
+pub(super) const BIND: u16 = 24;
+/// The program asks for a definition of its own by name.
+pub(super) const NAME: u16 = 25;
+/// The definition of that name, if there is one: a [`NamedThere`].
+pub(super) const NAMED: u16 = 26;
+
 /// Raised when messages change: an executor of another number is refused.
 pub(super) const PROTOCOL: u32 = 6;
 
@@ -69,6 +80,8 @@ pub(super) struct HostGreeting {
     /// The host's number, if it has started the executor.
     pub(super) parent: Option<u32>,
     pub(super) memory: GreetedMemory,
+    /// Whether the process is a program's.
+    pub(super) is_program: bool,
     pub(super) watchers: GreetedWatchers,
 }
 
@@ -290,6 +303,8 @@ impl From<&Startup> for StartLists {
 pub(super) struct ProgramRun {
     pub(super) lists: StartLists,
     pub(super) entry: u64,
+    /// Where the header of the program is, if it has one.
+    pub(super) header: Option<u64>,
     pub(super) arguments: Vec<Vec<u8>>,
 }
 

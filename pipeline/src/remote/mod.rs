@@ -13,6 +13,8 @@
 //!      Start, Call, Run ───────────────────────────▶   its first thread runs code, one request after another
 //!      ◀──────────────────────────────── FirstCall     a thread there has called a stub that has no body yet
 //!    compiles, links: Publish, Lead, FirstCalled ───▶   the stub leads to the body, and the thread goes on
+//!      ◀───────────────────────────────────── Name     `dlsym` there looks for a name of the program
+//!    links: Publish, Named ────────────────────────▶   constructors run, and the thread goes on
 //!      ◀───────────────────────────────── Returned
 //!      Retire ─────────────────────────────────────▶   runs what the code has registered for its end; forgets it
 //!      ◀────────────────────────────────── Retired     memory may be used again
@@ -56,6 +58,7 @@ mod listen;
 mod messages;
 mod names;
 mod place;
+mod program_names;
 mod published;
 mod reach;
 mod replies;
@@ -71,6 +74,7 @@ pub use address::{ExecutorAddress, ExecutorAddressError};
 pub use error::RemoteError;
 pub use listen::ExecutorListener;
 pub use place::RemoteExecutor;
+pub use program_names::FindsNames;
 pub use serve::{serve_executor, serve_executor_watched};
 pub use settings::RemoteProgram;
 pub use symbols::RemoteSymbolsGenerator;

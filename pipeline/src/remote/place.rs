@@ -1,5 +1,6 @@
 //! [`RemoteExecutor`]: another process as the place where code runs, as the host has it.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
 use std::ops::Range;
@@ -16,9 +17,10 @@ use super::connection::{Connection, RetiringCode};
 use super::error::RemoteError;
 use super::finds::KnownVariables;
 use super::messages::{
-    CALL, FIND, FOUND, Finding, FunctionCall, LOAD, LOADED, ModuleImage, PUBLISH, ProgramRun, Publication,
-    PublishedSegment, RETURNED, RUN, START, StartLists,
+    BIND, CALL, FIND, FOUND, Finding, FunctionCall, LOAD, LOADED, ModuleImage, PUBLISH, ProgramRun,
+    Publication, PublishedSegment, REFER, REFERRED, RETURNED, RUN, START, StartLists,
 };
+use super::program_names::{BoundSymbol, FindsNames, ReferredNames};
 use super::reach::{ReachedExecutor, reach};
 use super::settings::RemoteProgram;
 use super::values::{CallArguments, CallRegisters, CallResult};
@@ -31,6 +33,8 @@ use crate::executor::{
 };
 use crate::memory::{InFlightAlloc, MemoryManager};
 use crate::peer::PeerFrame;
+use crate::runtime::image::ProgramImage;
+use crate::runtime::process::LibraryReferences;
 
 /// A process that was started to run linked code, or that listens for hosts that have some. Dropping the last handle, and the last code there, ends it.
 ///
@@ -147,6 +151,25 @@ impl RemoteExecutor {
         }
     }
 
+    /// The names by which libraries that were loaded there refer to the program, if the process is [a program's](RemoteProgram::for_program).
+    ///
+    /// # Errors
+    /// [`RemoteError::Gone`].
+    pub fn references_to_program(&self) -> Result<LibraryReferences, RemoteError> {
+        let ReferredNames { required, optional } = self.ask((REFER, REFERRED), &())?;
+        let names = |names: Vec<String>| names.into_iter().map(Box::from).collect();
+        Ok(LibraryReferences { required: names(required), optional: names(optional) })
+    }
+
+    /// Binds what loaded libraries there refer to, where `found` has a definition of the program.
+    ///
+    /// # Errors
+    /// [`RemoteError::Gone`].
+    pub fn bind_to_program(&self, found: &HashMap<Box<str>, ExecutorSymbolDef>) -> Result<(), RemoteError> {
+        let found: Vec<_> = found.iter().map(|(name, found)| (name, BoundSymbol::from(*found))).collect();
+        self.shared.connection.send(BIND, 0, &found, &[])
+    }
+
     /// Runs functions that come before others, and notes those that come at the end of their code, or of the process.
     ///
     /// Functions that are none have the executor crash.
@@ -177,12 +200,22 @@ impl RemoteExecutor {
         Ok(R::of_registers(registers))
     }
 
-    /// Has the process become the program: it starts, calls `main` with these arguments and exits with its result. Waits for that.
+    /// Has the process become the program: it starts, calls `main` with these arguments and exits with its result. Waits for that. Code there is told
+    /// of the program's `image`. It finds by `dlsym` what `names` finds, which may link for it, on any thread.
     ///
     /// Gives the end of the process as the error that all requests have from now on: [`RemoteError::process_end`] has its code or its signal.
-    pub fn run_program(&self, startup: &Startup, main: ExecutorAddr, arguments: &[CString]) -> RemoteError {
+    pub fn run_program(
+        &self,
+        startup: &Startup,
+        main: ExecutorAddr,
+        arguments: &[CString],
+        image: Option<&ProgramImage>,
+        names: FindsNames,
+    ) -> RemoteError {
+        self.shared.connection.serve_names(names);
         let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
-        let run = ProgramRun { lists: startup.into(), entry: main.value(), arguments };
+        let header = image.map(|image| image.header().value());
+        let run = ProgramRun { lists: startup.into(), entry: main.value(), header, arguments };
         self.shared.connection.run(RUN, &run)
     }
 

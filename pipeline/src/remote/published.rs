@@ -13,7 +13,7 @@ use super::names::PublishedNames;
 use crate::code_ranges::CodeRanges;
 use crate::debug::NamedCode;
 use crate::executor::{Actions, CodeExtent, CodeNumber, Home, Published, UnwindTable, WeakHome};
-use crate::memory::{MemoryHere, SegmentsThere};
+use crate::memory::{MappedSegments, MemoryHere, SegmentsThere};
 use crate::runtime::endings::{self, CodeKeeper};
 use crate::runtime::in_process::{adopt_tls, publish_here};
 
@@ -138,6 +138,11 @@ impl PublishedTable {
         self.has_retired.store(true, Ordering::Relaxed);
         drop(code);
         Ok(())
+    }
+
+    /// The memory that is mapped for code and data.
+    pub(super) fn mapped(&self) -> MappedSegments {
+        self.memory.mapped()
     }
 
     /// The number of the code at an address, if its end is known.

@@ -114,6 +114,7 @@ fn start(
         protocol: PROTOCOL,
         parent: Some(std::process::id()),
         memory: memory.greeted(),
+        is_program: program.is_program,
         watchers: program.watchers,
     };
     let stdin = io::stdin();
@@ -144,6 +145,7 @@ fn join(address: &ExecutorAddress, program: &RemoteProgram, is_sent: bool) -> io
         protocol: PROTOCOL,
         parent: None,
         memory: memory.greeted(),
+        is_program: program.is_program,
         watchers: program.watchers,
     };
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());

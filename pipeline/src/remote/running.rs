@@ -4,16 +4,20 @@
 
 use std::ffi::CString;
 
-use uruk_core::ExecutorAddr;
+use uruk_core::sync::Arc;
+use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
+use super::asking::HostNames;
 use super::last_thread::exit_with_the_last_thread;
 use super::messages::{FunctionCall, ProgramRun, StartLists};
+use super::program_names::NamedThere;
 use super::published::PublishedTable;
 use crate::executor::ArrayFunction;
 use crate::runtime::entry::CallRegisters;
 use crate::runtime::exit::ExitError;
+use crate::runtime::process::{ProcessSymbols, set_program_symbols};
 use crate::runtime::startup::{self, Program};
-use crate::runtime::{endings, entry, ifunc, tls};
+use crate::runtime::{endings, entry, ifunc, image, tls};
 
 /// Calls a function.
 pub(super) fn call(call: FunctionCall) -> (u64, u64) {
@@ -38,9 +42,20 @@ pub(super) fn start(lists: StartLists, table: &PublishedTable) {
     }
 }
 
+/// The things around a program in this process.
+pub(super) struct ProgramGround {
+    pub(super) table: Arc<PublishedTable>,
+    pub(super) symbols: Arc<ProcessSymbols>,
+    pub(super) names: Arc<HostNames>,
+}
+
 /// Becomes the program: returns only if it cannot begin.
-pub(super) fn run(run: ProgramRun) -> ExitError {
-    let ProgramRun { lists: StartLists { indirect, initializers, finalizers }, entry, arguments } = run;
+pub(super) fn run(run: ProgramRun, ground: &ProgramGround) -> ExitError {
+    let ProgramRun { lists, entry, header, arguments } = run;
+    if let Some(header) = header {
+        let table = ground.table.clone();
+        image::publish(ExecutorAddr::new(header), Arc::new(move || table.mapped()));
+    }
     // An argument ends at a zero byte. The host has none.
     let arguments = arguments.into_iter().map(|argument| CString::new(argument).unwrap_or_default());
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end
@@ -48,13 +63,32 @@ pub(super) fn run(run: ProgramRun) -> ExitError {
     if let Err(error) = program.register_finalizers().and_then(|()| exit_with_the_last_thread()) {
         return error;
     }
+    let names = ground.names.clone();
+    set_program_symbols(Arc::new(move |name| {
+        let NamedThere { found, lists } = names.find(name.to_str().ok()?);
+        start_what_is_new(program, lists, Vec::new());
+        let found = ExecutorSymbolDef::from(found?);
+        if found.flags.contains(SymbolFlags::THREAD_LOCAL) {
+            // SAFETY: that is what the address of such a symbol is, and nothing of a program is retired.
+            return Some(unsafe { tls::address_on_this_thread(found.address) });
+        }
+        Some(found.address)
+    }));
     tls::touch_modules();
     program.take_the_processor();
-    // SAFETY: as in `start`; the entry is what the user says is a `main`, and nothing is retired while the program runs.
+    start_what_is_new(program, lists, ground.symbols.take_constructors());
+    // SAFETY: the entry is what the user says is a `main`, and nothing is retired while the program runs.
+    unsafe { program.run_main_and_exit(ExecutorAddr::new(entry)) }
+}
+
+/// Runs the constructors of a program's new code, behind those of libraries, and notes its destructors.
+fn start_what_is_new(program: &Program, lists: StartLists, mut constructors: Vec<ArrayFunction>) {
+    let StartLists { indirect, initializers, finalizers } = lists;
+    constructors.extend(initializers.into_iter().map(ArrayFunction::from));
+    // SAFETY: as in `start`; those of libraries were found in the arrays of these.
     unsafe {
         indirect.into_iter().for_each(|descriptor| ifunc::bind(ExecutorAddr::new(descriptor)));
         program.add_finalizers(finalizers.into_iter().map(ArrayFunction::from));
-        program.run_initializers(initializers.into_iter().map(ArrayFunction::from));
-        program.run_main_and_exit(ExecutorAddr::new(entry))
+        program.run_initializers(constructors);
     }
 }

@@ -10,7 +10,7 @@
 //! Holds: code is published before a request that comes after it runs. Signals come to the threads of the program: the thread that takes messages
 //! has them blocked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -26,18 +26,20 @@ use uruk_core::sync::Arc;
 use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
 use super::answers::AnswerTable;
-use super::asking::HostStubs;
+use super::asking::{HostNames, HostStubs};
 use super::copies::CopyRoom;
 use super::faults::tell_host;
 use super::jobs::JobQueue;
 use super::messages::{
-    CALL, END, FIND, FIRST_CALLED, FOUND, Finding, FirstCalled, FunctionCall, GREETING_BYTES_MAX,
-    GreetedMemory, GreetedWatchers, HELLO, HostGreeting, LEAD, LOAD, LOADED, LedStub, PROTOCOL, PUBLISH,
-    ProgramRun, READY, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START, StartLists,
+    BIND, CALL, END, FIND, FIRST_CALLED, FOUND, Finding, FirstCalled, FunctionCall, GREETING_BYTES_MAX,
+    GreetedMemory, GreetedWatchers, HELLO, HostGreeting, LEAD, LOAD, LOADED, LedStub, NAMED, PROTOCOL,
+    PUBLISH, ProgramRun, READY, REFER, REFERRED, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START,
+    StartLists,
 };
+use super::program_names::{BoundSymbol, ReferredNames};
 use super::published::PublishedTable;
 use super::replies::Replies;
-use super::running;
+use super::running::{self, ProgramGround};
 use crate::arch::Architecture;
 use crate::debug;
 use crate::executor::{RuntimeEntries, StubLead};
@@ -104,13 +106,16 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         // The terminal of the host's program is not this process's to be stopped by. Refused, it leads a session already.
         let _ = setsid();
     }
-    let symbols = ProcessSymbols::new(); // The libraries, ahead of the memory that comes to lie near them.
+    // The libraries, ahead of the memory that comes to lie near them.
+    let symbols = if greeting.is_program { ProcessSymbols::of_program() } else { ProcessSymbols::new() };
+    let symbols = Arc::new(symbols);
     let memory = memory_for(greeting.memory, &mut descriptors)?;
     take_stdio(descriptors)?;
     watch_code(greeting.watchers)?;
     let sending = set_aside(receiving.stream().try_clone_to_owned()?);
     let sending = Arc::new(Replies::new(Channel::new(sending), watch));
     let answers = Arc::new(AnswerTable::new());
+    let names = Arc::new(HostNames::new(sending.clone()));
     ask_elsewhere(Box::new(HostStubs {
         replies: sending.clone(),
         answers: answers.clone(),
@@ -137,8 +142,9 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         sending: sending.clone(),
         jobs: jobs.clone(),
         answers,
+        names: names.clone(),
         table: table.clone(),
-        symbols,
+        symbols: symbols.clone(),
         copies,
         overrides,
     };
@@ -148,7 +154,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     uruk_core::sync::thread::Builder::new().name("uruk link".to_owned()).spawn(take)?;
     drop(blocked);
     tell_host(faults, addresses);
-    run_jobs(&jobs, &sending, &table);
+    run_jobs(&jobs, &sending, &ProgramGround { table, symbols, names });
     Ok(())
 }
 
@@ -213,13 +219,13 @@ enum RemoteJob {
 }
 
 /// Runs code as it is asked for, until the host needs it no more.
-fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, table: &PublishedTable) {
+fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, ground: &ProgramGround) {
     loop {
         let job = jobs.take();
         debug::settle();
         match job {
             RemoteJob::Start(id, lists) => {
-                running::start(lists, table);
+                running::start(lists, &ground.table);
                 sending.send(RETURNED, id, &(0_u64, 0_u64));
             }
             RemoteJob::Call(id, call) => {
@@ -227,7 +233,7 @@ fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, table: &PublishedTabl
                 sending.send(RETURNED, id, &result);
             }
             RemoteJob::Run(run) => {
-                let refused = running::run(run);
+                let refused = running::run(run, ground);
                 sending.break_off(&refused.to_string());
             }
             RemoteJob::End => return,
@@ -240,8 +246,9 @@ struct Messages {
     sending: Arc<Replies>,
     jobs: Arc<JobQueue<RemoteJob>>,
     answers: Arc<AnswerTable<FoundElsewhere>>,
+    names: Arc<HostNames>,
     table: Arc<PublishedTable>,
-    symbols: ProcessSymbols,
+    symbols: Arc<ProcessSymbols>,
     copies: CopyRoom,
     overrides: HashMap<&'static str, ExecutorSymbolDef>,
 }
@@ -287,6 +294,22 @@ impl Messages {
                 let answer: FirstCalled = body(frame)?;
                 if !self.answers.answer(id, answer.into()) {
                     return Err(format!("no call waits for answer {id}"));
+                }
+            }
+            REFER => {
+                let references = self.symbols.references_to_program();
+                let names = |names: HashSet<Box<str>>| names.into_iter().map(String::from).collect();
+                let (required, optional) = (names(references.required), names(references.optional));
+                self.sending.send(REFERRED, id, &ReferredNames { required, optional });
+            }
+            BIND => {
+                let found: Vec<(String, BoundSymbol)> = body(frame)?;
+                let found = found.into_iter().map(|(name, bound)| (name.into(), bound.into()));
+                self.symbols.bind_to_program(&found.collect());
+            }
+            NAMED => {
+                if !self.names.answer(id, body(frame)?) {
+                    return Err(format!("nobody asked for name {id}"));
                 }
             }
             START => self.jobs.add(RemoteJob::Start(id, body(frame)?)),

@@ -25,6 +25,7 @@ use crate::peer::PeerProgram;
 pub struct RemoteProgram {
     pub(super) place: RemotePlace,
     pub(super) sends_memory: bool,
+    pub(super) is_program: bool,
     pub(super) watchers: GreetedWatchers,
     pub(super) start_limit: Duration,
     pub(super) request_limit: Duration,
@@ -62,6 +63,7 @@ impl RemoteProgram {
         Self {
             place,
             sends_memory: false,
+            is_program: false,
             watchers: GreetedWatchers::default(),
             start_limit: limit,
             request_limit: limit,
@@ -83,6 +85,14 @@ impl RemoteProgram {
     #[must_use]
     pub fn sends_memory(mut self, sends_memory: bool) -> Self {
         self.sends_memory = sends_memory;
+        self
+    }
+
+    /// Has the process be a program's alone: libraries that are loaded there may refer to the program, and their constructors run when it
+    /// [begins](super::RemoteExecutor::run_program).
+    #[must_use]
+    pub fn for_program(mut self, is_program: bool) -> Self {
+        self.is_program = is_program;
         self
     }
 

@@ -5,20 +5,23 @@
 //!   │ ELF header │ constants, code ──▶    │ data ──▶                                     │
 //!   └──────────── text ───────────────────┴──────────── data ────────────────────────────┘
 //! ```
-//! The memory manager keeps both stretches together (`memory/window.rs`); code and data for which they have no room lie elsewhere. All of
-//! the data stretch can be read. `__bss_start` is where data begins, because zeroes lie among other data. The tables of work that the
-//! engine does by itself, such as running initializers, are empty.
+//! The memory manager keeps both stretches together (`memory/window.rs`, `memory/there.rs`); code and data for which they have no room lie
+//! elsewhere. All of the data stretch can be read. `__bss_start` is where data begins, because zeroes lie among other data. The tables of work
+//! that the engine does by itself, such as running initializers, are empty. Files of images have their segments there too.
 //!
-//! `dl_iterate_phdr` tells of all memory of the program, also outside the stretches.
+//! The image is made by the process that links, and lies where the code runs. There `dl_iterate_phdr` tells of all memory of the program, also
+//! outside the stretches.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::fmt;
 
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 
 use super::forks::{self, LockOrder, RuntimeLock};
-use crate::arch::host::START_FILES;
-use crate::memory::{FinalizedAlloc, MemoryError, MemoryManager, SegmentKind, SegmentRequest};
+use crate::arch::Architecture;
+use crate::executor::{Actions, Executor, PublishError, Published};
+use crate::memory::{MappedSegments, SegmentKind, SegmentRequest};
 
 const HEADER_BYTES: usize = 64;
 const PROGRAM_HEADER_BYTES: usize = 56;
@@ -34,19 +37,20 @@ const UNWIND_AT: usize = STDIN_USED_AT + 8;
 const BYTES: usize = UNWIND_AT + 8;
 
 /// The image of a program. Its memory is given back with it.
-#[derive(Debug)]
 pub struct ProgramImage {
     symbols: Vec<(&'static str, ExecutorSymbolDef)>,
     header: ExecutorAddr,
-    _memory: [FinalizedAlloc; 2],
+    _published: [Box<dyn Published>; 2],
 }
 
 impl ProgramImage {
-    /// Makes the image in `memory`, of which nothing has been taken yet. `None` if the manager keeps no room for one.
+    /// Makes the image in the memory of `place`, of which nothing has been taken yet. The dynamic linker there has `debuggers_record`, for debuggers.
+    /// `None` if the memory keeps no room for an image.
     ///
     /// # Errors
-    /// [`MemoryError`] if there is no memory for it.
-    pub fn new(memory: &dyn MemoryManager) -> Result<Option<Self>, MemoryError> {
+    /// [`PublishError`] if there is no memory for it, or if the place is gone.
+    pub fn new(place: &dyn Executor, debuggers_record: u64) -> Result<Option<Self>, PublishError> {
+        let memory = place.memory();
         let Some(window) = memory.program_window() else { return Ok(None) };
         let request =
             |kind, content_bytes, align| SegmentRequest { kind, content_bytes, zero_fill_bytes: 0, align };
@@ -56,12 +60,15 @@ impl ProgramImage {
         if start != window.text.start {
             return Ok(None);
         }
-        let image = image(start.value(), window.text.end.value(), window.data.end.value());
+        let ends = (window.text.end.value(), window.data.end.value());
+        let image = image(place.architecture(), start.value(), ends, debuggers_record);
         header.working(0).copy_from_slice(&image);
+        let start_files = place.architecture().start_files();
         let mut code = memory
-            .allocate("the program's start files", &[request(SegmentKind::Code, START_FILES.len(), 16)])?;
-        code.working(0).copy_from_slice(&START_FILES);
-        let (header, code) = (header.finalize()?, code.finalize()?);
+            .allocate("the program's start files", &[request(SegmentKind::Code, start_files.len(), 16)])?;
+        code.working(0).copy_from_slice(start_files);
+        let header = place.publish(header, None, Actions::default())?;
+        let code = place.publish(code, None, Actions::default())?;
         let in_header = |at: usize| ExecutorAddr::new(start.value() + at as u64);
         let data = |names: &[&'static str], address| {
             let data =
@@ -81,7 +88,7 @@ impl ProgramImage {
             symbols
                 .push((name, ExecutorSymbolDef::new(address, SymbolFlags::EXPORTED | SymbolFlags::CALLABLE)));
         }
-        Ok(Some(Self { symbols, header: start, _memory: [header, code] }))
+        Ok(Some(Self { symbols, header: start, _published: [header, code] }))
     }
 
     /// The symbols of linkers and start files.
@@ -89,14 +96,28 @@ impl ProgramImage {
         self.symbols.iter().copied()
     }
 
-    /// Lets `dl_iterate_phdr` tell linked code of the program, for as long as the process is there. Where the system cannot note what
-    /// forks have to do, it does not.
-    pub fn publish(&self, memory: Arc<dyn MemoryManager>) {
-        if forks::watch().is_ok() {
-            *PUBLISHED.lock() = Some(PublishedImage { header: self.header.value(), memory, told: &[] });
-        }
+    /// Where its header is.
+    pub const fn header(&self) -> ExecutorAddr {
+        self.header
     }
 }
+
+impl fmt::Debug for ProgramImage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgramImage").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+/// Lets `dl_iterate_phdr` of this process tell linked code of the program whose image has this header, for as long as the process is there.
+/// `mapped` knows the memory of the program. Where the system cannot note what forks have to do, it does not.
+pub fn publish(header: ExecutorAddr, mapped: MappedMemory) {
+    if forks::watch().is_ok() {
+        *PUBLISHED.lock() = Some(PublishedImage { header: header.value(), mapped, told: &[] });
+    }
+}
+
+/// Tells the memory that is mapped for a program's code and data.
+pub type MappedMemory = Arc<dyn Fn() -> MappedSegments + Send + Sync>;
 
 /// The ends of tables that have nothing in them.
 const EMPTY: [&str; 9] = [
@@ -112,9 +133,16 @@ const EMPTY: [&str; 9] = [
 ];
 
 /// The header of a position-independent executable at `start`, and what it points to.
-fn image(start: u64, text_end: u64, data_end: u64) -> Vec<u8> {
+fn image(
+    architecture: Architecture,
+    start: u64,
+    (text_end, data_end): (u64, u64),
+    debuggers_record: u64,
+) -> Vec<u8> {
     let mut image = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
-    [3_u16, 62].into_iter().for_each(|half| image.extend_from_slice(&half.to_le_bytes()));
+    [3_u16, architecture.machine().0]
+        .into_iter()
+        .for_each(|half| image.extend_from_slice(&half.to_le_bytes()));
     image.extend_from_slice(&1_u32.to_le_bytes());
     [0, HEADER_BYTES as u64, 0].into_iter().for_each(|word| image.extend_from_slice(&word.to_le_bytes()));
     image.extend_from_slice(&0_u32.to_le_bytes());
@@ -139,7 +167,7 @@ fn image(start: u64, text_end: u64, data_end: u64) -> Vec<u8> {
     }
     let empty = start + EMPTY_AT as u64;
     // The debugger's record, by which programs find what is loaded; no names and no symbols.
-    for [tag, value] in [[21, debuggers_record()], [5, empty], [6, empty], [10, 1], [0, 0]] {
+    for [tag, value] in [[21, debuggers_record], [5, empty], [6, empty], [10, 1], [0, 0]] {
         image.extend_from_slice(&u64::to_le_bytes(tag));
         image.extend_from_slice(&value.to_le_bytes());
     }
@@ -163,8 +191,8 @@ fn program_header(kind: u32, flags: u32, at: u64, bytes: u64) -> libc::Elf64_Phd
     }
 }
 
-/// `_r_debug` of the dynamic linker.
-fn debuggers_record() -> u64 {
+/// `_r_debug` of this process's dynamic linker.
+pub fn debuggers_record() -> u64 {
     // SAFETY: dlsym with a terminated name has no other obligation.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) }.expose_provenance() as u64
 }
@@ -172,7 +200,7 @@ fn debuggers_record() -> u64 {
 /// The program's header and memory, as `dl_iterate_phdr` tells them.
 struct PublishedImage {
     header: u64,
-    memory: Arc<dyn MemoryManager>,
+    mapped: MappedMemory,
     /// The headers as they were told last. Callers keep pointers to them, so they stay.
     told: &'static [libc::Elf64_Phdr],
 }
@@ -203,12 +231,12 @@ pub(super) unsafe extern "C" fn dl_iterate_phdr(callback: Option<Callback>, data
 fn describe() -> Option<libc::dl_phdr_info> {
     const EMPTY_NAME: &CStr = c"";
     let executable = executable()?;
-    let (start, memory) = {
+    let (start, mapped) = {
         let published = PUBLISHED.lock();
         let published = published.as_ref()?;
-        (published.header, published.memory.clone())
+        (published.header, published.mapped.clone())
     };
-    let headers = headers(start, &*memory, &executable);
+    let headers = headers(start, mapped(), &executable);
     let words = |header: &libc::Elf64_Phdr| (header.p_type, header.p_vaddr, header.p_memsz);
     let mut published = PUBLISHED.lock();
     let published = published.as_mut()?;
@@ -226,10 +254,9 @@ fn describe() -> Option<libc::dl_phdr_info> {
 }
 
 /// The headers of all memory of the program. Callers compare addresses with them, and scan what can be written.
-fn headers(base: u64, memory: &dyn MemoryManager, executable: &Executable) -> Vec<libc::Elf64_Phdr> {
+fn headers(base: u64, mut mapped: MappedSegments, executable: &Executable) -> Vec<libc::Elf64_Phdr> {
     let segment =
         |kind, flags, start: u64, bytes| program_header(kind, flags, start.wrapping_sub(base), bytes);
-    let mut mapped = memory.mapped();
     mapped.sort_unstable_by_key(|(range, _)| range.start);
     let loaded = mapped.into_iter().map(|(range, kind)| {
         let flags = match kind {
@@ -272,4 +299,25 @@ fn executable() -> Option<Executable> {
     // SAFETY: the callback gets back the pointer to `found`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut found).cast()) };
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{InProcessMemoryManager, MemoryOptions};
+    use crate::object::DEFINED_FOR_PROGRAM;
+    use crate::runtime::in_process::InProcessExecutor;
+
+    #[test]
+    fn all_symbols_are_known_to_be_within_reach() {
+        let options = MemoryOptions { keeps_program: true, ..MemoryOptions::default() };
+        let memory = InProcessMemoryManager::with_options(options).expect("addresses are free");
+        let image = ProgramImage::new(&InProcessExecutor::new(Arc::new(memory)), 0);
+        let image = image.expect("there is memory").expect("the manager keeps room");
+        let mut names: Vec<_> = image.symbols().map(|(name, _)| name).collect();
+        let mut known = DEFINED_FOR_PROGRAM.to_vec();
+        names.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(names, known);
+    }
 }

@@ -183,7 +183,8 @@ fn a_program_starts_with_its_arguments_and_ends_with_its_code() {
     let (scene, _trackers) = scene.with_program();
     let main = scene.find("main");
     let arguments = ["program", "7"].map(|argument| CString::new(argument).expect("no zero"));
-    let end = scene.place.run_program(&scene.startup(), main, &arguments);
+    let end =
+        scene.place.run_program(&scene.startup(), main, &arguments, None, Box::new(|_| Default::default()));
     // 2 arguments, the digit, the environment; 1 of the destructor.
     assert_eq!(end.process_end(), Some(ProcessEnd::Exited(20 + 7 + 1 + 1)), "{}", chain(&end));
 }

@@ -2,15 +2,22 @@
 
 use std::collections::HashMap;
 
+use uruk_core::sync::Arc;
 use uruk_core::{ExecutorAddr, ExecutorSymbolDef};
+use uruk_pipeline::executor::PublishError;
 use uruk_pipeline::memory::{
     InProcessMemoryManager, MemoryManager, MemoryOptions, SegmentKind, SegmentRequest, ViewPolicy,
 };
-use uruk_pipeline::runtime::image::ProgramImage;
+use uruk_pipeline::runtime::image::{ProgramImage, debuggers_record};
+use uruk_pipeline::runtime::in_process::InProcessExecutor;
 
-fn manager(views: ViewPolicy) -> InProcessMemoryManager {
+fn manager(views: ViewPolicy) -> Arc<dyn MemoryManager> {
     let options = MemoryOptions { views, keeps_program: true, ..MemoryOptions::default() };
-    InProcessMemoryManager::with_options(options).expect("addresses are free")
+    Arc::new(InProcessMemoryManager::with_options(options).expect("addresses are free"))
+}
+
+fn image(memory: &Arc<dyn MemoryManager>) -> Result<Option<ProgramImage>, PublishError> {
+    ProgramImage::new(&InProcessExecutor::new(memory.clone()), debuggers_record())
 }
 
 fn symbols(image: &ProgramImage) -> HashMap<&'static str, ExecutorSymbolDef> {
@@ -21,7 +28,7 @@ fn symbols(image: &ProgramImage) -> HashMap<&'static str, ExecutorSymbolDef> {
 fn code_and_data_lie_between_the_symbols_that_bound_them() {
     for views in [ViewPolicy::TwoViews, ViewPolicy::TwoViewsOfFile, ViewPolicy::OneView] {
         let memory = manager(views);
-        let image = ProgramImage::new(&memory).expect("there is memory").expect("the manager keeps room");
+        let image = image(&memory).expect("there is memory").expect("the manager keeps room");
         let symbols = symbols(&image);
         let at = |name: &str| symbols[name].address;
         let (text, data) = (at("__executable_start")..at("etext"), at("data_start")..at("_end"));
@@ -51,7 +58,7 @@ fn code_and_data_lie_between_the_symbols_that_bound_them() {
 #[test]
 fn the_header_is_that_of_an_executable() {
     let memory = manager(ViewPolicy::Automatic);
-    let image = ProgramImage::new(&memory).expect("there is memory").expect("the manager keeps room");
+    let image = image(&memory).expect("there is memory").expect("the manager keeps room");
     let symbols = symbols(&image);
     let start = symbols["__ehdr_start"].address.value();
     // SAFETY: the image lives, and is longer than that.
@@ -73,7 +80,7 @@ fn the_header_is_that_of_an_executable() {
 
 #[test]
 fn a_manager_that_keeps_no_room_has_no_image() {
-    let memory = InProcessMemoryManager::new().expect("addresses are free");
+    let memory: Arc<dyn MemoryManager> = Arc::new(InProcessMemoryManager::new().expect("addresses are free"));
     assert!(memory.program_window().is_none());
-    assert!(ProgramImage::new(&memory).expect("nothing is taken").is_none());
+    assert!(image(&memory).expect("nothing is taken").is_none());
 }

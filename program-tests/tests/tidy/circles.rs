@@ -15,7 +15,7 @@ const LARGEST: [(&str, &str, usize); 9] = [
     ("dispatch/src", "", 7),
     ("pipeline/src", "ir/", 10),
     ("pipeline/src", "link/", 10),
-    ("pipeline/src", "memory/", 7),
+    ("pipeline/src", "memory/", 3),
     ("pipeline/src", "runtime/", 4),
     ("pipeline/src", "", 3),
     ("src", "", 1),

@@ -14,6 +14,7 @@ mod lazy;
 mod padding;
 mod relocations;
 mod rewrites;
+mod start_files;
 mod stubs;
 
 use object::elf::{EM_AARCH64, Machine};
@@ -33,6 +34,7 @@ pub(super) use rewrites::{
     access_directly, detour_bytes, distance_load, far_form, load_pointer, pointed_offset, write_detour,
     write_detour_jump,
 };
+pub(super) use start_files::start_files;
 pub(super) use stubs::{
     entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
 };

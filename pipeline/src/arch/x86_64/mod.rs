@@ -14,6 +14,7 @@ mod levels;
 mod padding;
 mod relax;
 mod relocations;
+mod start_files;
 mod stubs;
 #[cfg(target_arch = "x86_64")]
 mod trampoline;
@@ -35,6 +36,7 @@ pub use levels::{ProcessorLevel, ProcessorTarget};
 pub(super) use padding::{begins_with_jump_over, is_padding};
 pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
 pub(super) use relocations::{debug_field_bytes, foreign_name, meaning};
+pub(super) use start_files::start_files;
 pub(super) use stubs::{
     entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
 };

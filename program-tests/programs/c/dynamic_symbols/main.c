@@ -5,7 +5,6 @@
 //# stdout: a name that is not there: null, and dlerror tells
 //# stdout: libm opened: 3.000
 //# stdout: own code belongs to an object: yes
-//# skip executor: `dlsym` there knows no names of the program's
 /* The dynamic linker's interface finds the program's own symbols, and libraries'. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

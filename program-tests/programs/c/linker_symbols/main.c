@@ -9,9 +9,8 @@
 //# stdout: others: 1 1 1 1 1 1
 //# stdout: weak: 1 1 1
 //# stdout: an object of the process: 6 7
+//# skip package: the code of all units but one lies among the data
 //# skip fixed: addresses of 32 bits do not reach what the linker makes
-//# skip image: its code and data lie in the file's pages, beside the stretches that these symbols bound
-//# skip executor: the program has no stretch of memory of its own there
 /* What linkers and start files define: profilers compare with it, collectors scan between it, and some read the program's own header. */
 #define _GNU_SOURCE
 #include <elf.h>

@@ -20,7 +20,7 @@ pub(crate) use entry::{
     uruk_enter_function, uruk_enter_handler, uruk_enter_program, uruk_enter_program_and_exit,
 };
 pub(crate) use loaded::loaded_slot;
-pub(crate) use program::{START_FILES, jump_with_argument};
+pub(crate) use program::jump_with_argument;
 pub(crate) use signal::{
     GOES_ON, IS_CALLED_THROUGH_STACK, REGISTERS, RETURN_ADDRESS, STACK_POINTER, registers_of_signal,
 };
