@@ -133,6 +133,58 @@ fn a_library_comes_before_those_of_the_engine() {
     behaves_as_natively("runtime_main.cpp", program, &[&user, &runtime], expected);
 }
 
+/// `std::thread` called the C library's `pthread_create`, though the program had its own. A function of memory that is compiled when it is
+/// called would be compiled by the compiler that calls it.
+#[test]
+fn libraries_that_were_there_before_call_the_programs_functions() {
+    let library = shared_library("none.c", "int none;", "libnone.so").expect("it links");
+    let program = r#"
+        #include <condition_variable>
+        #include <locale>
+        #include <cstdio>
+        #include <dlfcn.h>
+        #include <string>
+        #include <thread>
+        static int made, waits, read;
+        template <class F> static F *behind(const char *name) { return (F *)dlsym(RTLD_NEXT, name); }
+        extern "C" {
+            int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *), void *data) noexcept {
+                made++;
+                return behind<decltype(pthread_create)>("pthread_create")(thread, attributes, start, data);
+            }
+            int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex) {
+                waits++;
+                return behind<decltype(pthread_cond_wait)>("pthread_cond_wait")(condition, mutex);
+            }
+            char *getenv(const char *name) noexcept { read++; return behind<decltype(getenv)>("getenv")(name); }
+            void *memcpy(void *to, const void *from, size_t count) noexcept {
+                for (size_t i = 0; i < count; i++) ((volatile char *)to)[i] = ((const char *)from)[i];
+                return to;
+            }
+            size_t strlen(const char *text) noexcept {
+                const volatile char *end = text;
+                while (*end) end++;
+                return end - text;
+            }
+        }
+        static thread_local int own = 4;
+        int main() {
+            std::mutex mutex; std::condition_variable condition; int found = 0;
+            std::unique_lock<std::mutex> lock(mutex);
+            std::thread thread([&] { std::lock_guard<std::mutex> inside(mutex); found = own; condition.notify_one(); });
+            while (!found) condition.wait(lock);
+            lock.unlock();
+            thread.join();
+            std::string text(40, 'x');
+            text += std::to_string(found);
+            try { std::locale locale(""); } catch (std::exception &) {}
+            std::printf("%d %zu %d %d %d\n", found, text.size(), made, waits > 0, read > 0);
+            return 0;
+        }
+    "#;
+    behaves_as_natively("interposing.cpp", program, &[&library], "4 41 1 1 1\n");
+}
+
 /// A library that referred to the program could not be loaded.
 #[test]
 fn a_library_refers_to_functions_and_variables_of_the_program() {

@@ -8,8 +8,9 @@
 //!   load: stand-in + library ──▶ link the program ──▶ bind: slots, stand-ins ──▶ constructors of libraries ──▶ the program's
 //! ```
 //!
-//! A library that was in the process before has run already, with its own functions, and the engine may call it. In it variables
-//! alone are bound to the program's.
+//! A library that was in the process before has run already, with its own functions, and the engine may call it. In it functions and
+//! variables of C are bound to the program's. Exempt are functions that the compiler calls through it, if they are compiled when they are
+//! called.
 //!
 //! Thread-local variables of the program cannot be bound: a library that needs one is refused.
 
@@ -29,6 +30,7 @@ use super::{ProcessSymbols, is_allocation_function};
 use crate::arch::SlotKind;
 use crate::executor::ArrayFunction;
 use crate::runtime::loaded::{ImportSlot, Object, for_each_object};
+use crate::runtime::unwind;
 
 /// Libraries that were loaded for the program.
 #[derive(Debug, Default)]
@@ -145,8 +147,9 @@ impl ProcessSymbols {
                 own.is_some_and(|own| own.address.value() == slot.load().wrapping_sub(slot.addend))
             };
             let fits = match slot.kind {
-                _ if has_run => !is_function && is_bound_here(),
+                _ if has_run && is_compiled_in_compiler(slot.name, found.address) => false,
                 SlotKind::Function => is_function,
+                _ if has_run => is_function == self.is_function_at(slot) && (is_function || is_bound_here()),
                 _ => true,
             };
             if fits {
@@ -161,6 +164,12 @@ impl ProcessSymbols {
                 }
             }
         }
+    }
+
+    /// Whether a slot that has been bound leads to code.
+    fn is_function_at(&self, slot: &ImportSlot<'_>) -> bool {
+        let value = slot.load().wrapping_sub(slot.addend);
+        self.images.describe(value).flags.contains(SymbolFlags::CALLABLE)
     }
 
     /// The function `name` of a library that was loaded for the program, if the program's own would be found there natively.
@@ -196,21 +205,24 @@ impl ProcessSymbols {
                 return;
             }
             object.for_each_slot(|slot| {
-                let is_variable = || {
-                    let value = slot.load().wrapping_sub(slot.addend);
-                    let is_pointer = slot.kind != SlotKind::Function && value != 0;
-                    is_pointer && !self.images.describe(value).flags.contains(SymbolFlags::CALLABLE)
-                };
-                // For C++, `instances.rs` has decided which definitions are shared. Functions that allocate have a mechanism of their own.
+                // For C++, `instances.rs` has decided which definitions are shared. Functions that allocate have a mechanism of their own: the
+                // executable's forwarders, which hold for the engine's own calls too, and guard memory that was allocated before.
                 let is_wanted = slot.kind != SlotKind::ThreadLocal
                     && !slot.name.to_str().is_ok_and(is_allocation_function)
-                    && (!has_run || !slot.name.to_bytes().starts_with(b"_Z") && is_variable());
+                    && (!has_run || !slot.name.to_bytes().starts_with(b"_Z"));
                 if is_wanted {
                     visitor(object, slot);
                 }
             });
         });
     }
+}
+
+/// Whether `name` is a function that the compiler calls through libraries, and that would be compiled then: by the compiler that waits for it.
+fn is_compiled_in_compiler(name: &CStr, address: ExecutorAddr) -> bool {
+    const CALLED: [&[u8]; 9] =
+        [b"memcpy", b"memmove", b"memset", b"memcmp", b"memchr", b"bcmp", b"strlen", b"strcmp", b"strncmp"];
+    CALLED.contains(&name.to_bytes()) && unwind::functions::stubs_at(address).is_some()
 }
 
 /// Opens a library and the libraries that it needs, even if it refers to symbols of the program. No constructor has run then.
