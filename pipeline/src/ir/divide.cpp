@@ -308,7 +308,7 @@ private:
   // A name that the base and the other versions have not.
   static std::string nameOf(const GlobalValue &G, unsigned Number) {
     std::string Name = nameInVersion(G, Number);
-    const NamedMDNode *Facts = G.getParent()->getNamedMetadata(VersionFacts);
+    const NamedMDNode *Facts = versionFacts(*G.getParent());
     if (!Facts) return Name;
     std::string Behind = ("@" + cast<MDString>(Facts->getOperand(1)->getOperand(0))->getString()).str();
     return StringRef(Name).ends_with(Behind) ? Name : Name + Behind;
@@ -348,9 +348,11 @@ private:
 extern "C" {
 
 // Divides the module into `Parts` and tells `Sink` the part of each value, in the order of `valuesInOrder`, and which functions
-// are copied to which part besides, as pairs. Answers in how many parts there are functions: with one, nothing was changed.
+// are copied to which part besides, as pairs. Answers in how many parts there are functions: with one, nothing was changed, as
+// where the module has a name of parts itself.
 unsigned uruk_llvm_divide(LLVMModuleRef Handle, unsigned Parts, bool ByName,
                           void (*Sink)(void *, const uint32_t *, size_t, const uint32_t *, size_t), void *Data) {
+  if (hasNameOfParts(*unwrap(Handle))) return 1;
   Division Divided(*unwrap(Handle), Parts);
   Divided.read();
   if (ByName) Divided.assignByName();

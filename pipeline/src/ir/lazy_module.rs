@@ -99,9 +99,8 @@ pub struct LazyUnits {
 }
 
 impl LazyModule {
-    /// Reads `source`, bitcode, without its functions' bodies. `None` if the module has to be compiled as a whole: it has assembly of its
-    /// own, or sections that lie beside those of other files, or others of the facts in `ir/README.md`. Entries of `cache` are neither read
-    /// nor compiled.
+    /// Reads `source`, bitcode, without its functions' bodies. `None` if the module is to be compiled as a whole: it has assembly, sections
+    /// beside those of other files, names of bodies, or others of the facts in `ir/README.md`. Entries of `cache` are not compiled.
     ///
     /// # Errors
     /// As [`ModuleInterface::of_bitcode`]. Damage in the body of a function fails that function when it is called.
@@ -144,7 +143,8 @@ impl LazyModule {
             Some(cache) => cache.outline_or(source, read)?,
             None => read()?,
         };
-        if interface.has_assembly || interface.shares_sections || outline.stays_whole {
+        let stays_whole = outline.stays_whole || outline.has_names_with(BODY_PREFIX);
+        if interface.has_assembly || interface.shares_sections || stays_whole {
             return Ok(None);
         }
         // Relaxed: the numbers only have to differ.

@@ -77,6 +77,11 @@ impl Outline {
         self.values.push(value);
     }
 
+    /// Whether the name of a value begins so.
+    pub(super) fn has_names_with(&self, prefix: &str) -> bool {
+        self.values.iter().any(|value| value.name.starts_with(prefix))
+    }
+
     /// The outline of a module of this `interface` as [`from_bytes`](Self::from_bytes) reads it.
     pub(super) fn to_bytes(&self, interface: &ModuleInterface) -> Vec<u8> {
         let interface = interface.to_bytes();

@@ -22,6 +22,22 @@ const char *const LocalPrefix = "uruk.local.";
 // Of a version: the names of base and target, and their widths of vectors.
 const char *const VersionFacts = "uruk.version";
 
+// Whether the module itself has a name that the names of parts begin with. It has no parts then.
+inline bool hasNameOfParts(const Module &M) {
+  return any_of(M.global_values(), [](const GlobalValue &G) {
+    StringRef Name = G.getName();
+    Name.consume_front("\1");
+    return Name.starts_with(LocalPrefix);
+  });
+}
+
+// The facts of a version; null of any other module, also of one that has such a name for facts of its own.
+inline const NamedMDNode *versionFacts(const Module &M) {
+  const NamedMDNode *Facts = M.getNamedMetadata(VersionFacts);
+  auto IsText = [](const MDNode *Fact) { return Fact->getNumOperands() == 1 && isa_and_nonnull<MDString>(Fact->getOperand(0)); };
+  return Facts && Facts->getNumOperands() == 4 && all_of(Facts->operands(), IsText) ? Facts : nullptr;
+}
+
 // The order of bitcode, which the parts are read from.
 inline std::vector<GlobalValue *> valuesInOrder(Module &M) {
   std::vector<GlobalValue *> Values;

@@ -141,10 +141,10 @@ unsigned bitsOf(const Function &F, unsigned BaseBits) {
 extern "C" {
 
 // Gives all that versions of the module refer to a name that other objects of it can use. Answers whether it can have versions: not if it has
-// assembly, whose names no version could refer to, nor with an ifunc, whose resolver may be asked before there is a choice.
+// assembly, whose names no version could refer to, or a name of parts, nor with an ifunc, whose resolver may be asked before there is a choice.
 bool uruk_llvm_publish_all(LLVMModuleRef Handle) {
   Module &M = *unwrap(Handle);
-  if (!M.getModuleInlineAsm().empty() || !M.ifunc_empty()) return false;
+  if (!M.getModuleInlineAsm().empty() || !M.ifunc_empty() || hasNameOfParts(M)) return false;
   std::vector<GlobalValue *> Values = valuesInOrder(M);
   for (size_t I = 0; I != Values.size(); ++I) {
     GlobalValue &G = *Values[I];
@@ -169,6 +169,7 @@ void uruk_llvm_make_version(LLVMModuleRef Handle, const char *Base, const char *
                             unsigned BaseBits, unsigned TargetBits) {
   Module &M = *unwrap(Handle);
   StripDebugInfo(M);
+  if (NamedMDNode *Programs = M.getNamedMetadata(VersionFacts)) M.eraseNamedMetadata(Programs);
   for (StringRef Fact : {StringRef(Base), StringRef(Target), StringRef(std::to_string(BaseBits)), StringRef(std::to_string(TargetBits))})
     M.getOrInsertNamedMetadata(VersionFacts)->addOperand(MDNode::get(M.getContext(), MDString::get(M.getContext(), Fact)));
   std::vector<GlobalValue *> Values = valuesInOrder(M);
@@ -198,7 +199,7 @@ void uruk_llvm_make_version(LLVMModuleRef Handle, const char *Base, const char *
 // and for other modules.
 char *uruk_llvm_wide_signature(LLVMModuleRef Handle) {
   Module &M = *unwrap(Handle);
-  const NamedMDNode *Facts = M.getNamedMetadata(VersionFacts);
+  const NamedMDNode *Facts = versionFacts(M);
   if (!Facts) return nullptr;
   auto Fact = [&](unsigned I) { return cast<MDString>(Facts->getOperand(I)->getOperand(0))->getString(); };
   unsigned BaseBits = 0, TargetBits = 0;
