@@ -830,3 +830,33 @@ fn objects_that_were_compiled_for_executables_run_from_images() {
         assert_eq!(directory.ends("run a.uim", 3), format!("early\n{expected}"), "{compiler}");
     }
 }
+
+/// The library lacked that of C++, because the C compiler links it.
+#[test]
+fn a_shared_library_of_cpp_can_be_opened_by_a_program_in_c() {
+    let directory = Directory::new("plugin");
+    directory.write(
+        "plugin.cpp",
+        "#include <string>
+        struct Kept { std::string text = \"alive\"; } kept;
+        extern \"C\" int call(int x) {
+            try { if (x == 3) throw std::string(\"three\"); } catch (const std::string &thrown) { return thrown.size() + kept.text.size(); }
+            return 0;
+        }",
+    );
+    directory.write(
+        "host.c",
+        "#include <dlfcn.h>
+        #include <stdio.h>
+        int main(void) {
+            void *library = dlopen(\"./out.so\", RTLD_NOW);
+            if (!library) { puts(dlerror()); return 1; }
+            return ((int (*)(int))dlsym(library, \"call\"))(3) == 10 ? dlclose(library) : 2;
+        }",
+    );
+    directory.shell("cc host.c -o host -ldl; clang++-22 -O1 -emit-llvm -c plugin.cpp -o plugin.bc; g++ -O1 -fPIC -c plugin.cpp -o plugin.o");
+    for file in ["plugin.bc", "plugin.o", "plugin.cpp"] {
+        directory.ends(&format!("image build --emit so -o out.so {file}"), 0);
+        directory.shell("./host");
+    }
+}

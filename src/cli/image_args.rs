@@ -48,7 +48,7 @@ pub(crate) struct ImageBuildArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// The output: an image; a shared library, which the C compiler links (CC names another one); or what others link themselves, objects, assembly or
+    /// The output: an image; a shared library, which the C compiler links (CC names another one), with the library of C++ if code needs it; or what others link themselves, objects, assembly or
     /// bitcode of the optimized modules. Of several files or parts the last three are an archive, in which these go by their numbers.
     #[arg(
         long,
