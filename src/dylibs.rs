@@ -86,10 +86,13 @@ pub(crate) fn create_searched(
     if let Some(image) = image {
         image_before_libraries(session, image, &mut searched)?;
     }
-    if let Some(runtime) = CompilerRuntime::find(files.clone()) {
-        // Its symbols are hidden, so that each program has its own; this is part of the program.
+    let runtimes = CompilerRuntime::find(files);
+    if !runtimes.is_empty() {
+        // Their symbols are hidden, so that each program has its own; this is part of the program.
         let dylib = session.create_jit_dylib("compiler runtime")?;
-        dylib.add_generator(Arc::new(runtime));
+        for runtime in runtimes {
+            let _generator = dylib.add_generator(Arc::new(runtime));
+        }
         dylib.add_to_link_order(&libraries, exported)?;
         searched.push((dylib, JitDylibLookupFlags::MatchAllSymbols));
     }

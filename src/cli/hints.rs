@@ -26,6 +26,12 @@ pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     });
     let Some((symbols, searched, near)) = not_found else { return Vec::new() };
     let mut missing: Vec<&SymbolName> = symbols.iter().take(SYMBOLS_MAX).collect();
+    let helpers = missing.extract_if(.., |symbol| is_compilers(symbol.as_str())).map(|symbol| {
+        format!(
+            "`{symbol}` is a function of compilers: install clang's library of them, libclang_rt.builtins (libclang-rt-22-dev on Debian), or add an archive that has it"
+        )
+    });
+    let helpers: Vec<_> = helpers.collect();
     // The generator of a process's symbols is called by all its libraries.
     let generators = searched.iter().flat_map(|dylib| &dylib.generators);
     let searched: Vec<&str> = generators.flat_map(|name| name.split(", ")).collect();
@@ -49,7 +55,30 @@ pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     });
     let meant =
         near.iter().map(|(symbol, near)| format!("did you mean `{}`{}?", Readable(near), quoted(symbol)));
-    to_load.chain(meant).collect()
+    helpers.into_iter().chain(to_load).chain(meant).collect()
+}
+
+/// Whether a name is one of the functions that code generation calls, and that compilers have a library of: `__truncsfbf2`, `__muloti4`.
+fn is_compilers(name: &str) -> bool {
+    const MODES: [&str; 9] = ["hf", "bf", "sf", "df", "xf", "tf", "si", "di", "ti"];
+    let Some(name) = name.strip_prefix("__") else { return false };
+    let Some(stem) = name.strip_suffix(['2', '3', '4']) else { return false };
+    stem.bytes().all(|byte| byte.is_ascii_lowercase()) && MODES.iter().any(|mode| stem.ends_with(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_compilers;
+
+    #[test]
+    fn functions_of_compilers_are_known_by_their_names() {
+        for name in ["__truncsfbf2", "__powitf2", "__mulodi4", "__udivti3", "__extendhfsf2"] {
+            assert!(is_compilers(name), "{name}");
+        }
+        for name in ["puts", "__cxa_throw", "__mine2", "_udivti3", "__Zti2", "sf2"] {
+            assert!(!is_compilers(name), "{name}");
+        }
+    }
 }
 
 /// The shared libraries of the dynamic linker's directories, by the names under which it knows them.
