@@ -58,10 +58,21 @@ impl Package {
         tracker: &ResourceTracker,
         owner: Option<WeakResourceTracker>,
     ) -> Result<(Self, Vec<ArchiveIndex>), JitError> {
-        file.check_trusted()?;
+        let unfit = match file.check_trusted() {
+            // Its sources may be compiled for this processor.
+            Err(error @ ImageError::Processor { .. }) if !options.sources.is_empty() => {
+                Some(error.to_string())
+            }
+            checked => checked.map(|()| None)?,
+        };
         let reader = file.reader();
         files.linking.layer.announce_image(reader);
-        let MatchedSources { validation, places, new, archives } = match_sources(reader, files, &options)?;
+        let matched = match_sources(reader, files, &options)?;
+        let MatchedSources { mut validation, places, new, archives } = matched;
+        if let Some(error) = unfit {
+            let units: Vec<u32> = (0..reader.packed().len() as u32).collect();
+            validation.reject_all(&units, &Rejection::Processor { error: error.into() });
+        }
         let (name, file) = (reader.path().display().to_string(), Arc::new(file));
         let dylib = tracker.dylib().downgrade();
         let package = Self {

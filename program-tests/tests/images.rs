@@ -860,3 +860,31 @@ fn a_shared_library_of_cpp_can_be_opened_by_a_program_in_c() {
         directory.shell("./host");
     }
 }
+
+/// The package was refused, though all that it was made of was there.
+#[test]
+fn a_package_runs_from_its_sources_on_a_processor_that_it_does_not_fit() {
+    if !has_emulator() {
+        return;
+    }
+    let directory = Directory::new("unfit");
+    directory.write(
+        "sum.c",
+        &[HOT, "OWN float sum_of(const float *x, int n) { HOT(sum, x, n); return sum; }"].concat(),
+    );
+    let main = "float sum_of(const float *, int); __attribute__((constructor)) static void early(void) { puts(\"early\"); }
+        int main(void) { float x[4] = {1, 2, 3, 4}; printf(\"%g\\n\", sum_of(x, 4)); return 5; }";
+    directory.write("main.c", &["#include <stdio.h>\n", main].concat());
+    directory.ends("image build --package --cpu-targets x86-64-v3 -o a.uim main.c sum.c", 0);
+    let expected = "early\n30\n";
+    assert_eq!(
+        directory.emulated("Haswell", "run a.uim main.c sum.c"),
+        (End::Exited(5), expected.to_owned())
+    );
+    let (end, text) = directory.emulated("Nehalem", "run a.uim main.c sum.c");
+    assert!(end == End::Exited(5) && text.ends_with(expected) && text.contains("which it lacks"), "{text}");
+    for files in ["", " main.c"] {
+        let (end, text) = directory.emulated("Nehalem", &format!("run a.uim{files}"));
+        assert!(end == End::Exited(1) && text.contains("which it lacks"), "{files}: {text}");
+    }
+}

@@ -66,21 +66,6 @@ fn is_compilers(name: &str) -> bool {
     stem.bytes().all(|byte| byte.is_ascii_lowercase()) && MODES.iter().any(|mode| stem.ends_with(mode))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::is_compilers;
-
-    #[test]
-    fn functions_of_compilers_are_known_by_their_names() {
-        for name in ["__truncsfbf2", "__powitf2", "__mulodi4", "__udivti3", "__extendhfsf2"] {
-            assert!(is_compilers(name), "{name}");
-        }
-        for name in ["puts", "__cxa_throw", "__mine2", "_udivti3", "__Zti2", "sf2"] {
-            assert!(!is_compilers(name), "{name}");
-        }
-    }
-}
-
 /// The shared libraries of the dynamic linker's directories, by the names under which it knows them.
 struct Libraries {
     files: Vec<(String, PathBuf)>,
@@ -210,4 +195,19 @@ impl Exports<'_> {
 /// Marks of the linker, such as `_edata`, have no type: each library has its own.
 fn is_code_or_data(symbol: &elf::Sym64<Endianness>) -> bool {
     matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_OBJECT | elf::STT_TLS | elf::STT_GNU_IFUNC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_compilers;
+
+    #[test]
+    fn functions_of_compilers_are_known_by_their_names() {
+        for name in ["__truncsfbf2", "__powitf2", "__mulodi4", "__udivti3", "__extendhfsf2"] {
+            assert!(is_compilers(name), "{name}");
+        }
+        for name in ["puts", "__cxa_throw", "__mine2", "_udivti3", "__Zti2", "sf2"] {
+            assert!(!is_compilers(name), "{name}");
+        }
+    }
 }

@@ -9,12 +9,12 @@ use uruk::core::Readable;
 use uruk::pipeline::image::{
     ImageFile, ImageReader, ImageSymbol, Rejection, SymbolTraits, Validation, readable_id,
 };
-use uruk::pipeline::ir::{OptimizationLevel, Partition};
+use uruk::pipeline::ir::Partition;
 use uruk::pipeline::lazy::CompileTrace;
 use uruk::pipeline::memory::SegmentKind;
 use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
 use uruk::pipeline::runtime::process::ProcessSymbols;
-use uruk::{CacheOptions, EmitForm, ImageBuilder, ImageEvent, ImageOptions, Jit, JitError, LoadedImage};
+use uruk::{CacheOptions, EmitForm, ImageBuilder, Jit, JitError};
 
 use super::clang::{self, SourceOptions};
 use super::image_args::{EmitArg, ImageBuildArgs, ImageInfoArgs, ImageSources, ImageVerifyArgs};
@@ -311,7 +311,7 @@ fn rejected(
 }
 
 /// A file that a unit may have been compiled from; nothing for files of other kinds.
-fn source(file: &Path, options: SourceOptions<'_>) -> Result<Option<ObjectBuffer>, RunError> {
+pub(super) fn source(file: &Path, options: SourceOptions<'_>) -> Result<Option<ObjectBuffer>, RunError> {
     if let Some(language) = clang::language(file) {
         let bitcode = clang::compile_to_bitcode(file, language, options)?;
         return Ok(Some(ObjectBuffer::new(file.display().to_string(), bitcode)));
@@ -328,55 +328,9 @@ fn source(file: &Path, options: SourceOptions<'_>) -> Result<Option<ObjectBuffer
 }
 
 /// The processors that the sources of an image are compiled for: clang writes their level into its bitcode.
-fn processor(reader: &ImageReader) -> Option<&str> {
+pub(super) fn processor(reader: &ImageReader) -> Option<&str> {
     reader.targets().next().map(|target| target.name)
 }
-
-/// Loads the package among `files`, if there is one, with those that are sources, and without the units in `left_out`. Gives the other files.
-pub(super) fn load_package<'f>(
-    jit: &Jit,
-    files: &'f [PathBuf],
-    left_out: &[String],
-    options: SourceOptions<'_>,
-) -> Result<(Option<LoadedImage>, Vec<&'f Path>), RunError> {
-    let paths = files.iter().map(PathBuf::as_path);
-    let Some(package) = paths.clone().find(|file| ImageFile::is_package(file)) else {
-        let unit = left_out.first().cloned();
-        return unit.map_or(Ok((None, paths.collect())), |unit| Err(RunError::NoPackage { unit }));
-    };
-    let image = ImageFile::open(package).map_err(JitError::from)?;
-    let is_there = |unit: &&String| image.reader().packed().any(|packed| *packed.name == ***unit);
-    if let Some(unit) = left_out.iter().find(|unit| !is_there(unit)) {
-        return Err(RunError::NoUnit { unit: unit.clone(), image: package.to_owned() });
-    }
-    // The image is a tier: its sources are read as they were for that.
-    let own = jit.tiers().and_then(|_| image.reader().level());
-    let own = own.and_then(|level| OptimizationLevel::ALL.get(usize::from(level)));
-    let optimize = own.copied().unwrap_or(options.optimize);
-    let options = SourceOptions { optimize, processor: processor(image.reader()), ..options };
-    let mut loaded = left_out.iter().fold(ImageOptions::new(), |options, unit| options.without(&**unit));
-    let mut others = Vec::new();
-    // Those that it may have been built on.
-    let lower: Vec<&Path> =
-        paths.clone().take_while(|file| *file != package).filter(|file| ImageFile::is_image(file)).collect();
-    for file in &lower {
-        jit.load_image(file, ImageOptions::new())?;
-    }
-    for file in paths.filter(|file| *file != package && !lower.contains(file)) {
-        match source(file, options)? {
-            Some(source) => loaded = loaded.source(source),
-            None => others.push(file),
-        }
-    }
-    let name = package.display().to_string();
-    let loaded = loaded.on_reject(move |event| report::warning(&name, &UnusedUnit(event.clone())));
-    Ok((Some(jit.load_image(package, loaded)?), others))
-}
-
-/// A rejected unit, as the cause of a warning.
-#[derive(Debug, thiserror::Error)]
-#[error("{} is not used: {}", .0.unit, .0.reason)]
-struct UnusedUnit(ImageEvent);
 
 fn written(told: io::Result<()>) -> Result<(), ImageCommandError> {
     match told {

@@ -17,6 +17,7 @@ mod memory_limit;
 mod observe;
 mod opt;
 mod order;
+mod package;
 mod page;
 mod passes;
 mod perf;

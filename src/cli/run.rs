@@ -36,7 +36,7 @@ use super::page::{self, Beside, PageError};
 use super::record::{self, RecordError, StatsArg};
 use super::replaced::take_over_allocation;
 use super::values::{cores, partition};
-use super::{executor, flight, image, profile, report, verbose, why_after};
+use super::{executor, flight, package, profile, report, verbose, why_after};
 
 /// Why a program did not come to run.
 #[derive(Debug, thiserror::Error)]
@@ -260,7 +260,7 @@ fn add_and_link(jit: &Jit, args: &RunArgs, observers: &Observers) -> Result<Exec
     let mut is_instrumented = false;
     let source =
         SourceOptions { with_lines: args.wants_lines(), ..SourceOptions::of_engine(jit, args.optimize) };
-    let (package, others) = image::load_package(jit, &args.files, &args.no_image, source)?;
+    let (package, others) = package::load_package(jit, &args.files, &args.no_image, source)?;
     if let Some(package) = package {
         observers.watch_image(package);
     }

@@ -55,6 +55,11 @@ pub enum Rejection {
         /// The definition.
         definition: Box<str>,
     },
+    /// The processor here lacks what the package needs.
+    Processor {
+        /// The error.
+        error: Box<str>,
+    },
     /// Its image is damaged.
     Damaged {
         /// The error.
@@ -71,6 +76,7 @@ impl Rejection {
             Self::Redefined { .. } => "code that was redefined",
             Self::LeftOut => "left out",
             Self::Taken { .. } => "defined already",
+            Self::Processor { .. } => "another processor",
             Self::Damaged { .. } => "damaged",
         }
     }
@@ -360,7 +366,7 @@ impl fmt::Display for Rejection {
             Self::Taken { definition } => {
                 write!(f, "`{}` is defined already", Readable(definition))
             }
-            Self::Damaged { error } => f.write_str(error),
+            Self::Processor { error } | Self::Damaged { error } => f.write_str(error),
         }
     }
 }
