@@ -41,6 +41,7 @@ mod llvm {
         };
         let mut shim = shim(ask(&["--includedir"]).trim());
         if cfg!(feature = "lazy-llvm") {
+            shim.flag("-fno-plt"); // so that what LLVM lacks is an error of the load, and not of the first call
             match shared_library(&ask) {
                 Some(library) => return build_lazy(&mut shim, &library, &ask),
                 // The program starts more slowly and does the same.
@@ -80,6 +81,11 @@ mod llvm {
         let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
         let linked = out.join("uruk_llvm_shim.so");
         let mut linker = shim.get_compiler().to_command();
+        // Only functions of ours can be seen: what headers of LLVM define is neither taken from another LLVM, nor shown to debuggers.
+        let exported = out.join("uruk_llvm_shim.map");
+        std::fs::write(&exported, "{ global: uruk_llvm_*; local: *; };")
+            .expect("cargo's directory can be written to");
+        linker.arg(format!("-Wl,--version-script={}", exported.display()));
         linker.args(["-shared", "-s", "-Wl,-z,defs", "-o"]).arg(&linked);
         linker.args(shim.compile_intermediates()).arg(library);
         let output = linker.output().unwrap_or_else(|error| panic!("{linker:?}: {error}"));
@@ -92,8 +98,12 @@ mod llvm {
                 .unwrap_or_else(|error| panic!("{error}"))
         };
         let mut stubs = String::new();
+        let mut with_text = None;
         for (file, prefix) in [(library, "LLVM"), (&linked, "uruk_llvm_")] {
             for line in symbols(file).lines() {
+                if line.starts_with(GIVES_TEXT) {
+                    with_text = line.split([' ', '@']).next().map(str::to_owned);
+                }
                 let mut words = line.split(' ');
                 if let (Some(name), Some("T")) = (words.next(), words.next())
                     && name.starts_with(prefix)
@@ -112,6 +122,12 @@ mod llvm {
         std::fs::write(out.join("llvm_stubs.s"), stubs).expect("cargo's directory can be written to");
         println!("cargo::rerun-if-changed={}", library.display());
         println!("cargo::rustc-env=URUK_LIBLLVM={}", library.display());
+        println!("cargo::rustc-env=URUK_LIBLLVM_NAME={}", soname(library, ask));
+        println!("cargo::rustc-env=URUK_LIBLLVM_VERSION={}", ask(&["--version"]).trim());
+        println!(
+            "cargo::rustc-env=URUK_LIBLLVM_GIVES_TEXT={}",
+            with_text.expect("LLVM knows its default target")
+        );
         println!("cargo::rustc-cfg=uruk_lazy_llvm");
     }
 
@@ -122,6 +138,22 @@ mod llvm {
         }
         let files = ask(&["--libfiles", "--link-shared"]);
         Path::new(files.split_whitespace().next()?).canonicalize().ok()
+    }
+
+    /// So begins the name of a function that gives a `std::string`. The rest says of which C++ library.
+    const GIVES_TEXT: &str = "_ZN4llvm3sys22getDefaultTargetTriple";
+
+    /// The name by which programs need the library.
+    fn soname(library: &Path, ask: &dyn Fn(&[&str]) -> String) -> String {
+        let tool = Path::new(ask(&["--bindir"]).trim()).join("llvm-readelf");
+        let arguments = ["-d", library.to_str().expect("a path in UTF-8")];
+        let dynamic = run(&tool, &arguments).or_else(|_| run("readelf", &arguments));
+        let dynamic = dynamic.unwrap_or_else(|error| panic!("{error}"));
+        let name = dynamic
+            .lines()
+            .find(|line| line.contains("(SONAME)"))
+            .and_then(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_owned()));
+        name.unwrap_or_else(|| panic!("{} has no name for programs that need it", library.display()))
     }
 
     /// So begin the names of functions that a library may define in front of libLLVM. Its own count then, and others see them.

@@ -84,9 +84,9 @@ pub enum CompileError {
         /// Why it is not there.
         why: Miss,
     },
-    /// LLVM is to be loaded when it is first needed, and is not where it was when the program was built.
+    /// LLVM is to be loaded when it is first needed, and is not there, or is another one.
     #[error(
-        "{}: LLVM cannot be loaded: {message}; install LLVM 22 there (Debian: libllvm22), or build this program again where LLVM is",
+        "{}: LLVM cannot be loaded: {message}; install LLVM 22 (Debian: libllvm22), or say where it is: URUK_LLVM=PATH",
         path.display()
     )]
     Library {

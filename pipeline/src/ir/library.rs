@@ -12,6 +12,13 @@
 //! The shim also uses variables of LLVM's, for which no such function can stand. So it is a library of its own, which needs LLVM's. It is
 //! part of the program as bytes, and is loaded from a file in memory, or a temporary one, right behind LLVM.
 //!
+//! Another LLVM may be in the process already, and visible to all of it. Functions are found through the handles of ours. The shim names the
+//! file that it needs by a number of this process, because a library's name may be that of both. If something of the other is visible, ours
+//! looks for its own variables in itself first.
+//!
+//! With a debugger, LLVM is loaded by a path that leads nowhere outside this process. Otherwise `break get` would stop in each function of
+//! LLVM's that is called `get`.
+//!
 //! Holds: code that calls LLVM through this crate has called [`load`] before, and got an error if the library is not there. Only code that
 //! calls inkwell's functions before any of ours can find the library missing inside a call.
 
@@ -38,20 +45,28 @@ mod place {
 /// LLVM is loaded when it is first needed.
 #[cfg(uruk_lazy_llvm)]
 mod place {
-    use std::ffi::{CStr, CString, c_char, c_void};
+    use std::ffi::{CStr, CString, c_char, c_int, c_void};
+    use std::fs::File;
     use std::io::Write as _;
+    use std::os::fd::{AsRawFd as _, RawFd};
     use std::os::unix::ffi::OsStrExt as _;
     use std::path::{Path, PathBuf};
     use std::sync::OnceLock;
 
+    use memchr::memmem;
     use uruk_core::sync::atomic::{AtomicPtr, Ordering};
 
     use crate::debug;
-    use crate::ir::CompileError;
+    use crate::ir::{CompileError, library_file};
     use crate::memory::TemporaryFile;
 
-    /// The library that the build script found.
-    const LIBRARY: &str = env!("URUK_LIBLLVM");
+    /// The library that the build script found, and the name by which programs need it.
+    const BUILT_WITH: &str = env!("URUK_LIBLLVM");
+    const NAME: &str = env!("URUK_LIBLLVM_NAME");
+    const VERSION: &str = env!("URUK_LIBLLVM_VERSION");
+
+    /// A function that is called so only where LLVM was built with the C++ library that the shim was built with.
+    const GIVES_TEXT: &str = concat!(env!("URUK_LIBLLVM_GIVES_TEXT"), "\0");
 
     /// The library that is built of the C++ files behind `ffi.rs`.
     const SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/uruk_llvm_shim.so"));
@@ -80,38 +95,121 @@ mod place {
 
     /// The file from which LLVM is loaded when it is first needed; nothing if the system loads it, or it is part of the program.
     pub(in crate::ir) fn library_path() -> Option<PathBuf> {
-        Some(LIBRARY.into())
+        Some(file().to_owned())
+    }
+
+    /// Found once: keys of the cache have its build id.
+    fn file() -> &'static Path {
+        static FILE: OnceLock<PathBuf> = OnceLock::new();
+        FILE.get_or_init(|| library_file::find(NAME, BUILT_WITH))
     }
 
     fn handle() -> Result<Handle, CompileError> {
         let load = || {
-            open_library(LIBRARY)?;
-            open_shim()
+            let own_first = if sees_another() { libc::RTLD_DEEPBIND } else { 0 };
+            let file = open_library(file(), own_first)?;
+            open_shim(&file, own_first)
         };
         LOADED.get_or_init(load).clone()
     }
 
-    /// The library that LLVM's functions are found through: it needs LLVM, so they are in its scope.
-    fn open_shim() -> Result<Handle, CompileError> {
+    /// Loads LLVM; gives its file.
+    fn open_library(path: &Path, own_first: c_int) -> Result<File, CompileError> {
+        let failed = |message: String| CompileError::Library { path: path.into(), message };
+        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+        let hidden = if debug::has_debugger() { hidden_from_debuggers(path) } else { None };
+        let opened = hidden.and_then(|hidden| open(&hidden, own_first).ok());
+        let llvm = opened.map_or_else(|| open(path, own_first), Ok).map_err(failed)?;
+        check(llvm).map_err(|message| {
+            // SAFETY: nothing of the library is in use.
+            unsafe { libc::dlclose(llvm.0) };
+            failed(message)
+        })?;
+        Ok(file)
+    }
+
+    /// Whether a lookup in all of the process finds another LLVM.
+    fn sees_another() -> bool {
+        [c"LLVMContextCreate", c"_ZN4llvm11LLVMContextC1Ev"].iter().any(|name| {
+            // SAFETY: the name ends with a zero byte. Functions of ours that stand for LLVM's are hidden.
+            !unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }.is_null()
+        })
+    }
+
+    /// The same file by a path that only this process can follow.
+    fn hidden_from_debuggers(path: &Path) -> Option<PathBuf> {
+        let path = path.canonicalize().ok()?;
+        let root = format!("/proc/self/task/{}/root", std::process::id());
+        Some(Path::new(&root).join(path.strip_prefix("/").ok()?))
+    }
+
+    /// Whether the shim can call it.
+    ///
+    /// # Errors
+    /// Why not. Nothing but its version has been asked for by then.
+    fn check(llvm: Handle) -> Result<(), String> {
+        // SAFETY: names end with a zero byte, and the library stays.
+        let (version, gives_text) = unsafe {
+            let gives_text = libc::dlsym(llvm.0, GIVES_TEXT.as_ptr().cast());
+            (libc::dlsym(llvm.0, c"LLVMGetVersion".as_ptr()), gives_text)
+        };
+        if version.is_null() {
+            return Err(format!("it is no LLVM, or an older one than {VERSION}"));
+        }
+        let mut found = [0; 3];
+        let [major, minor, patch] = &mut found;
+        // SAFETY: every LLVM that has the function gives it this type.
+        unsafe {
+            let version: unsafe extern "C" fn(*mut u32, *mut u32, *mut u32) = std::mem::transmute(version);
+            version(major, minor, patch);
+        }
+        let [major, minor, patch] = found;
+        if !VERSION.starts_with(&format!("{major}.{minor}.")) {
+            return Err(format!(
+                "it is LLVM {major}.{minor}.{patch}, and this program was built for {VERSION}"
+            ));
+        }
+        if gives_text.is_null() {
+            return Err(
+                "it was built with another C++ library than this program, so neither can call the other"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The library that LLVM's functions are found through: it needs `llvm`, so they are in its scope.
+    fn open_shim(llvm: &File, own_first: c_int) -> Result<Handle, CompileError> {
+        let shim = shim_for(llvm.as_raw_fd());
         let loaded = TemporaryFile::with(|file| {
             let mut contents = file.file();
-            contents.write_all(SHIM)?;
+            contents.write_all(&shim)?;
             if debug::has_debugger() {
                 file.stay_open();
             }
-            open(&file.path()?).map_err(std::io::Error::other)
+            open(&file.path()?, own_first).map_err(std::io::Error::other)
         });
         loaded.map_err(|error| CompileError::Shim { message: error.to_string() })
     }
 
-    fn open_library(path: &str) -> Result<Handle, CompileError> {
-        open(path.as_ref()).map_err(|message| CompileError::Library { path: path.into(), message })
+    /// The shim, which needs the open file `number`. Its name of LLVM could be the name of another LLVM that was loaded before.
+    fn shim_for(number: RawFd) -> Vec<u8> {
+        let mut shim = SHIM.to_vec();
+        let needed = concat!("\0", env!("URUK_LIBLLVM_NAME"), "\0").as_bytes();
+        // Nothing else in the process spells a path so: the loader keeps it as a name of LLVM.
+        let path = format!("/dev//fd/{number}\0");
+        let has_room = path.len() < needed.len() && Path::new("/dev/fd").exists();
+        if let Some(at) = memmem::find(&shim, needed).filter(|_| has_room) {
+            shim[at + 1..][..path.len()].copy_from_slice(path.as_bytes());
+        }
+        shim
     }
 
-    fn open(path: &Path) -> Result<Handle, String> {
+    fn open(path: &Path, own_first: c_int) -> Result<Handle, String> {
         let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        let flags = libc::RTLD_LAZY | libc::RTLD_LOCAL | own_first;
         // SAFETY: the library's constructors only fill tables of its own; its symbols are visible only through its handle.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
         if handle.is_null() { Err(failure()) } else { Ok(Handle(handle)) }
     }
 
@@ -146,7 +244,7 @@ mod place {
         // SAFETY: the library stays, and the name ends with a zero byte.
         let function = unsafe { libc::dlsym(handle.0, name.cast()) };
         if function.is_null() {
-            give_up(&CompileError::Library { path: LIBRARY.into(), message: failure() });
+            give_up(&CompileError::Library { path: file().into(), message: failure() });
         }
         // Relaxed: threads that meet here store the same. A jump of an x86-64 that sees it comes after the library was loaded.
         target.store(function, Ordering::Relaxed);
@@ -232,8 +330,9 @@ mod place {
 
         #[test]
         fn a_library_that_is_gone_is_named_with_what_to_do() {
-            let error =
-                open_library("/nowhere/libLLVM.so.22.1").expect_err("there is no such directory").to_string();
+            let error = open_library("/nowhere/libLLVM.so.22.1".as_ref(), 0)
+                .expect_err("there is no such directory")
+                .to_string();
             assert!(error.starts_with("/nowhere/libLLVM.so.22.1: LLVM cannot be loaded: "), "{error}");
             assert!(error.contains("No such file") && error.contains("libllvm22"), "{error}");
         }

@@ -34,6 +34,8 @@ mod kept;
 mod layer;
 mod lazy_module;
 mod library;
+#[cfg(uruk_lazy_llvm)]
+mod library_file;
 mod linker_info;
 mod listing;
 mod llvm_build;
