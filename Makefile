@@ -24,14 +24,25 @@ SOAK_SHUTTLE_SECONDS ?= 20
 # How long `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 
+# Where `make install` puts the command. DESTDIR comes before it, for those who make packages.
+PREFIX ?= /usr/local
+INSTALLED = $(DESTDIR)$(PREFIX)
+BUILT = $(or $(CARGO_TARGET_DIR),target)/release/uruk
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check package loom shuttle weaken aarch64 tsan stress stress-tsan soak fuzz bench postgres
+.PHONY: help setup install demo test check package loom shuttle weaken aarch64 tsan stress stress-tsan soak fuzz bench postgres
 
 help: ## Lists these targets.
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r target what; do printf '  make %-11s %s\n' "$$target" "$$what"; done
 
 setup: ## Installs what is missing: LLVM 22, clang 22, a C++ compiler.
 	@scripts/setup.sh
+
+install: setup ## Installs the command below PREFIX, and a file with its names and lines for those who debug the engine.
+	$(CARGO) build --release -p uruk --features cli --config 'profile.release.package.uruk.strip="none"'
+	install -d "$(INSTALLED)/bin" "$(INSTALLED)/lib/uruk"
+	objcopy --strip-all "$(BUILT)" "$(INSTALLED)/bin/uruk"
+	objcopy --only-keep-debug "$(BUILT)" "$(INSTALLED)/lib/uruk/uruk.debug"
 
 demo: setup ## Runs SQLite, compiled to LLVM IR, in the engine, and shows where the time went.
 	@scripts/demo.sh

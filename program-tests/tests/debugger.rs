@@ -167,6 +167,26 @@ fn breakpoints_frames_and_variables_of_c() {
     }
 }
 
+/// It set a breakpoint in each function of the command and of LLVM that ends in this name, and stopped there first.
+#[test]
+fn a_breakpoint_by_name_is_in_the_program() {
+    const NAMES: [&str; 6] = ["get", "run", "hash", "step", "parse", "main"];
+    if !has_gdb() {
+        return;
+    }
+    let function = |name: &str| format!("int {name}(int x) {{ return x + 1; }}\n");
+    let (main, others) = NAMES.split_last().expect("there are some");
+    let calls = others.iter().fold("0".to_owned(), |inner, name| format!("{name}({inner})"));
+    let text = others.iter().map(|name| function(name)).collect::<String>()
+        + &format!("int {main}(void) {{ return {calls} != {}; }}\n", others.len());
+    let source = file("named.c", text.as_bytes()).expect("written");
+    for name in NAMES {
+        let printed = gdb(&[&format!("break {name}"), "run", "bt 1"], &["--debugger", "-O0"], &[&source]);
+        let first = printed.lines().find(|line| line.starts_with("#0 ")).unwrap_or(&printed);
+        assert!(first.contains(&format!(" {name} (")) && first.contains("named.c:"), "{name}: {first}");
+    }
+}
+
 /// The process that runs the program, which gdb follows, has no compiler and no linker.
 #[test]
 fn breakpoints_frames_and_variables_in_an_executor() {
