@@ -31,15 +31,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use llvm_sys::error::LLVMErrorRef;
-use uruk::core::{
-    DetachedRequest, ExecutionSession, LookupError, LookupRequest, LookupResult, SharedError, SymbolFuture,
-    shared_error,
-};
+use uruk::core::{ExecutionSession, LookupError, LookupRequest, LookupResult, SymbolFuture, shared_error};
 
 use crate::errors::{ClientError, Problem};
 use crate::frames;
 use crate::handles::{self, Handle};
 use crate::names::Lent;
+use crate::suspended::{self, LookupState};
 use crate::symbols::{LookupSetElement, SymbolMapPair};
 
 /// The data that a client's function is called with. The client answers for the threads that it allows.
@@ -95,21 +93,6 @@ pub(crate) struct Generate {
     pub(crate) symbols: Vec<LookupSetElement>,
     /// Of `symbols`.
     pub(crate) _names: Lent,
-}
-
-/// A lookup that a generator has suspended.
-pub(crate) struct LookupState(pub(crate) DetachedRequest);
-
-impl handles::Handled for LookupState {
-    const KIND: &'static str = "LLVMOrcLookupStateRef";
-}
-
-impl LookupState {
-    /// Lets a lookup go on, or fails it. Nothing happens if that was done.
-    pub(crate) fn finish(state: Handle, outcome: Result<(), SharedError>) -> Result<(), Problem> {
-        handles::take_whole::<Self>(state)?.0.attach().finish(outcome);
-        Ok(())
-    }
 }
 
 /// A call while it is made: plain numbers, so that its frame may vanish.
@@ -304,6 +287,14 @@ impl Stage {
         Self { entry, frame: 0, mark: 0, posted: VecDeque::new(), running: None, is_open, lookup: None }
     }
 
+    /// The lookup that the running generator is to finish, unless it has kept it for later.
+    fn asked_state(&self) -> Option<Handle> {
+        match self.running.as_deref()? {
+            Call::Generate(asked) if !asked.kept.is_null() => Some(asked.state),
+            _ => None,
+        }
+    }
+
     fn is_alive(&self, here: usize) -> bool {
         if self.frame == 0 {
             return self.entry > here;
@@ -398,9 +389,14 @@ pub(crate) fn look_up(
         let answer = poll(pin!(session.lookup_future(request.clone())));
         answer.unwrap_or_else(|| {
             posted().into_iter().for_each(Call::run_here);
-            session.lookup(request)
+            suspended::with_attached(&asked_states(), || session.lookup(request))
         })
     })
+}
+
+/// The lookups that generators which run on this thread are to finish.
+fn asked_states() -> Vec<Handle> {
+    with_stages(|stages| stages.iter().filter_map(Stage::asked_state).collect()).unwrap_or_default()
 }
 
 /// Takes the calls that wait in all stages of this thread.

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 
 use llvm_sys::error::LLVMErrorRef;
 use uruk::core::sync::{Arc, Mutex};
-use uruk::core::{ExecutionSession, SessionError};
+use uruk::core::{ExecutionSession, FailureCause, SessionError};
 use uruk::pipeline::ir::{
     IrCompileLayer, IrCompiler, IrLayer, JitTargetMachineBuilder, OptimizationPipeline,
 };
@@ -21,6 +21,7 @@ use crate::errors::Problem;
 use crate::handles::{self, Handle, Handled};
 use crate::memory::{ClientMemory, EngineMemory};
 use crate::names;
+use crate::responsibility::FailedByClient;
 use crate::target::MachineBuilder;
 use crate::transforms::{ClientIrLayer, ClientObjectLayer, Transforms};
 
@@ -123,6 +124,8 @@ fn builder(target: &JitTargetMachineBuilder, reporter: &Reporter, memory: Arc<En
         // A tracker goes though other symbols need it.
         .keep_dependants(false)
         .process_symbols(ProcessSymbols::whole_process())
+        // Its header says that the reporter hears of each failure to compile or to link.
+        .report_all_failures(true)
         .on_error(move |error| report(&reporter, error))
 }
 
@@ -224,6 +227,9 @@ pub(crate) fn of_session(session: &ExecutionSession) -> Result<Arc<Engine>, Prob
 }
 
 fn report(reporter: &Reporter, error: &SessionError) {
+    if is_of_client(error) {
+        return;
+    }
     let problem = Problem::from(error.clone());
     let reporter = *reporter.lock();
     match reporter {
@@ -231,6 +237,12 @@ fn report(reporter: &Reporter, error: &SessionError) {
         Some((function, data)) => unsafe { function(data.0, problem.into_llvm()) },
         None => problem.report(),
     }
+}
+
+/// Whether the client itself has failed a unit. It knows, and ORC does not tell it.
+fn is_of_client(error: &SessionError) -> bool {
+    let SessionError::Failed(failure) = error else { return false };
+    matches!(&failure.cause, FailureCause::Unit(cause) if cause.is::<FailedByClient>())
 }
 
 /// `LLVMOrcLLJITBuilderObjectLinkingLayerCreatorFunction`.

@@ -14,12 +14,13 @@ use uruk::pipeline::object::{
 use uruk::pipeline::runtime::process::{ProcessSymbols, ProcessSymbolsGenerator};
 
 use crate::boundary::{Out, Text, is_true};
-use crate::callbacks::{self, Call, Data, Generate, LookupState, TryToGenerate};
+use crate::callbacks::{self, Call, Data, Generate, TryToGenerate};
 use crate::dylib;
 use crate::engine::Linking;
 use crate::errors::ClientError;
 use crate::handles::{self, Handle, Handled};
 use crate::names::Lent;
+use crate::suspended::LookupState;
 use crate::symbols::{LookupSetElement, dylib_flags_for_c, kind_for_c};
 use crate::units::Destroy;
 
@@ -52,7 +53,7 @@ impl DefinitionGenerator for ClientGenerator {
         let symbols = request.symbols().iter().map(element).collect();
         let (kind, flags) = (kind_for_c(request.kind()), dylib_flags_for_c(request.lookup_flags()));
         let dylib = dylib::handle(request.dylib());
-        let state = handles::give(LookupState(request.detach()));
+        let state = LookupState::give(request.detach());
         let (function, data) = (self.function, self.data);
         callbacks::post(Call::Generate(Box::new(Generate {
             function,

@@ -24,6 +24,7 @@ mod passes;
 mod put_off;
 mod responsibilities;
 mod responsibility;
+mod suspended;
 mod symbols;
 mod target;
 mod transforms;

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use llvm_sys::error::LLVMErrorRef;
-use uruk::core::{JitDylibLookupFlags, LookupRequest, LookupResult, LookupSet, SymbolName};
+use uruk::core::{JitDylibLookupFlags, LookupRequest, LookupResult, LookupSet, SymbolFlags, SymbolName};
 use uruk::pipeline::debug;
 
 use crate::boundary::{Array, Out, Text};
@@ -43,11 +43,26 @@ fn end(jit: Handle, name: Text) -> Result<u64, Problem> {
         None => callbacks::look_up(jit.session(), request(&jit, name)?),
     };
     debug::settle();
-    let found = answer?;
+    let found = answer.map_err(Problem::from).and_then(with_addresses)?;
     let definition = found.iter().next().map(|(_, definition)| definition);
     definition
         .map(|definition| definition.address.value())
         .ok_or_else(|| Problem::new("the lookup has no answer"))
+}
+
+/// The answer, if each symbol has one address.
+///
+/// # Errors
+/// One is thread-local: linked code finds it by a descriptor, which is no address of it.
+fn with_addresses(found: LookupResult) -> Result<LookupResult, Problem> {
+    let thread_local =
+        found.iter().find(|(_, definition)| definition.flags.contains(SymbolFlags::THREAD_LOCAL));
+    match thread_local.map(|(name, _)| name.clone()) {
+        Some(name) => Err(Problem::new(format_args!(
+            "`{name}` is thread_local and has an address for each thread: look up a function that gives it"
+        ))),
+        None => Ok(found),
+    }
 }
 
 fn answer(function: HandleResult, data: Data, answer: Result<LookupResult, Problem>) {
@@ -97,7 +112,7 @@ interface! {
         match asked {
             Ok((session, request)) => {
                 session.0.session().lookup_async(request, move |found| {
-                    answer(handle_result, data, found.map_err(Problem::from));
+                    answer(handle_result, data, found.map_err(Problem::from).and_then(with_addresses));
                 });
             }
             // Each lookup has an answer.

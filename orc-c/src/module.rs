@@ -31,6 +31,18 @@ impl WrappedModule {
         }
     }
 
+    /// How it lays out data; empty if it does not say.
+    pub(crate) fn data_layout(&self) -> Result<String, Problem> {
+        match self {
+            Self::Client { module, .. } => Ok(module.data_layout()),
+            Self::Own(module) => {
+                let layout = module
+                    .with_module(|module| module.get_data_layout().as_str().to_string_lossy().into_owned())?;
+                Ok(layout)
+            }
+        }
+    }
+
     /// The same in a context of our own.
     pub(crate) fn into_own(self) -> Result<ThreadSafeModule, Problem> {
         self.look(|_| ())?;

@@ -34,6 +34,12 @@ fn add(module: WrappedModule, engine: &Engine, tracker: &ResourceTracker) -> Res
     if tracker.dylib().session() != session {
         return Err(Problem::new("the module goes to a dylib of another LLJIT"));
     }
+    let (layout, ours) = (module.data_layout()?, engine.target.data_layout()?);
+    if !layout.is_empty() && layout != ours {
+        return Err(Problem::new(format_args!(
+            "the module lays out data as `{layout}`, and the LLJIT as `{ours}`"
+        )));
+    }
     if let WrappedModule::Client { module, .. } = &module
         && let Some(cache) = engine.cache()
         && engine.transforms.let_pass()

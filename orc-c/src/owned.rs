@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use llvm_sys::core::{
     LLVMContextDispose, LLVMCreateMemoryBufferWithMemoryRangeCopy, LLVMDisposeMemoryBuffer,
-    LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart, LLVMGetModuleIdentifier,
+    LLVMDisposeModule, LLVMGetBufferSize, LLVMGetBufferStart, LLVMGetDataLayoutStr, LLVMGetModuleIdentifier,
     LLVMModuleCreateWithNameInContext,
 };
 use llvm_sys::prelude::{LLVMContextRef, LLVMMemoryBufferRef, LLVMModuleRef};
@@ -134,6 +134,12 @@ impl Module {
     /// As the client knows it.
     pub(crate) fn raw(&self) -> LLVMModuleRef {
         self.0
+    }
+
+    /// How it lays out data; empty if it does not say.
+    pub(crate) fn data_layout(&self) -> String {
+        // SAFETY: the module is alive and ours, and so is its text, which ends with a zero byte.
+        unsafe { CStr::from_ptr(LLVMGetDataLayoutStr(self.0)).to_string_lossy().into_owned() }
     }
 
     fn name(&self) -> String {

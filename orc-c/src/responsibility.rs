@@ -5,11 +5,13 @@
 //!
 //! A responsibility lies here detached, so that any thread may go on with it.
 
+use std::fmt;
+
 use uruk::core::sync::{Arc, Mutex};
 use uruk::core::{
     DependenceGroup, Detached, JitDylib, JitDylibLookupFlags, LookupRequest, LookupSet,
-    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SymbolFlags, SymbolFlagsMap,
-    SymbolMap, shared_error,
+    MaterializationResponsibility, MaterializationUnit, ResolvedResponsibility, SharedError, SymbolFlags,
+    SymbolFlagsMap, SymbolMap,
 };
 
 use crate::boundary::Array;
@@ -27,6 +29,18 @@ pub(crate) struct Responsibility {
     /// Names that C has seen: they stay until the responsibility is disposed of.
     lent: Mutex<Lent>,
 }
+
+/// Why a unit has failed that the client has failed.
+#[derive(Debug)]
+pub(crate) struct FailedByClient;
+
+impl fmt::Display for FailedByClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the client has failed the unit")
+    }
+}
+
+impl std::error::Error for FailedByClient {}
 
 struct Duty {
     step: Step,
@@ -216,7 +230,7 @@ impl Responsibility {
     }
 
     pub(crate) fn fail(&self) {
-        let why = shared_error("the client has failed the unit");
+        let why: SharedError = Arc::new(FailedByClient);
         match self.take().step {
             Step::Compiling(responsibility) => responsibility.fail(why),
             Step::Resolved(responsibility) => responsibility.fail(why),

@@ -261,6 +261,18 @@ fn a_transform_that_comes_too_late_for_a_cached_module_says_so() {
     assert_eq!((text.as_str(), succeeded), (expected, true));
 }
 
+/// The table of what ORC does beside what we do. Rows that ORC does not survive are left out there.
+#[test]
+fn rows_of_the_table_are_as_in_orc_and_here() {
+    expect("rows.c");
+    let ours = expected("rows.c");
+    // As if to be preloaded, and then not.
+    let mut alone = Command::new(build_for("rows.c", Way::Preloaded));
+    let (orcs, succeeded) = output_of(alone.env("ROWS_LIBLLVM", "1"));
+    let common = ours.split("a module for a removed tracker").next();
+    assert_eq!((Some(&*orcs), succeeded), (common, true));
+}
+
 #[test]
 fn a_server_runs_its_queries() {
     expect("server.c");

@@ -29,6 +29,7 @@ pub(super) struct EngineOptions {
     pub(super) process: ProcessSymbols,
     pub(super) observer: Option<Observer>,
     pub(super) on_error: Option<ErrorReporter>,
+    pub(super) reports_all_failures: bool,
     pub(super) background_workers: Option<usize>,
     pub(super) keeps_dependants: bool,
     pub(super) owns_process: bool,
@@ -59,6 +60,7 @@ impl EngineOptions {
             process: ProcessSymbols::new(),
             observer: None,
             on_error: None,
+            reports_all_failures: false,
             background_workers: None,
             keeps_dependants: true,
             owns_process: false,
@@ -162,7 +164,7 @@ impl EngineOptions {
             session = session.observer(observer);
         }
         if let Some(on_error) = self.on_error.take() {
-            session = session.error_reporter(on_error);
+            session = session.error_reporter(on_error).report_all_failures(self.reports_all_failures);
         }
         Ok(session.build())
     }

@@ -245,6 +245,13 @@ impl JitBuilder {
         self
     }
 
+    /// Whether [`on_error`](Self::on_error) also hears of each unit that fails while a lookup waits for it.
+    #[must_use]
+    pub fn report_all_failures(mut self, report: bool) -> Self {
+        self.engine.reports_all_failures = report;
+        self
+    }
+
     /// Whether [`Scope::lookup`](crate::Scope::lookup), [`Scope::function`](crate::Scope::function), [`Scope::get`](crate::Scope::get) and their asynchronous forms initialise the dylib they look in before they
     /// answer, as [`Scope::initialize`](crate::Scope::initialize) does: for plugins in C++, whose static objects are then there. Asking for it is the promise that
     /// `initialize` asks for.

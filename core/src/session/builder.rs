@@ -51,6 +51,7 @@ pub struct ExecutionSessionBuilder {
     platform: Option<Arc<dyn Platform>>,
     held: Option<Held>,
     measure_lock_holds: bool,
+    report_all_failures: bool,
     clock: Option<Clock>,
 }
 
@@ -80,6 +81,13 @@ impl ExecutionSessionBuilder {
     #[must_use]
     pub fn error_reporter(mut self, reporter: Arc<dyn Fn(&SessionError) + Send + Sync>) -> Self {
         self.reporter = Some(reporter);
+        self
+    }
+
+    /// Whether the reporter is also given the failure of each unit that a lookup is told of, as ORC's session is. Off unless said otherwise.
+    #[must_use]
+    pub fn report_all_failures(mut self, report: bool) -> Self {
+        self.report_all_failures = report;
         self
     }
 
@@ -126,6 +134,7 @@ impl ExecutionSessionBuilder {
         let tag = SessionTag::new();
         let mut state = SessionState::new(self.observer.is_some());
         state.noted = Noted::of(tag.noted());
+        state.report_all_failures(self.report_all_failures);
         let pool = self.pool.unwrap_or_default();
         let clock = self.clock.unwrap_or_else(|| Arc::new(Instant::now));
         ExecutionSession(Arc::new(Inner {

@@ -3,7 +3,7 @@
 bitflags::bitflags! {
     /// Linkage and kind of a symbol.
     ///
-    /// `WEAK` and `COMMON` matter while definitions compete; resolution compares flags without them.
+    /// `WEAK` and `COMMON` matter while definitions compete; resolution compares flags without them. An answer still says `WEAK`.
     ///
     /// ORC: `JITSymbolFlags`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,5 +39,10 @@ impl SymbolFlags {
     #[must_use]
     pub const fn without_weak_and_common(self) -> Self {
         self.difference(Self::WEAK.union(Self::COMMON))
+    }
+
+    /// The flags of a symbol that has an address: it is not tentative any more.
+    pub(crate) const fn without_common(self) -> Self {
+        self.difference(Self::COMMON)
     }
 }

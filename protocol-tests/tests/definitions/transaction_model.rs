@@ -305,8 +305,7 @@ impl Stage {
             let mut defined: Vec<_> = dylib.flags(self.names.clone());
             defined.sort_by_key(|(name, _)| self.names.iter().position(|other| other == name));
             let entries = model.entries.iter().filter(|((at, _), _)| *at == index);
-            // Resolution drops the weakness: the definition is bound.
-            let flags = |entry: &Entry| match entry.weak && entry.standing != Standing::Ready {
+            let flags = |entry: &Entry| match entry.weak {
                 true => EXPORTED | SymbolFlags::WEAK,
                 false => EXPORTED,
             };

@@ -84,7 +84,7 @@ fn a_replacement_must_promise_the_same_flags() {
     // A symbol taken over as weak it may promise as strong, and the other way round.
     let weak = hidden.into_iter().map(|(name, flags)| (name, flags | SymbolFlags::WEAK)).collect();
     refused.responsibility.replace(replacement(weak)).unwrap();
-    assert_eq!(waits.recv().unwrap().unwrap()[&a].flags, SymbolFlags::CALLABLE);
+    assert_eq!(waits.recv().unwrap().unwrap()[&a].flags, SymbolFlags::CALLABLE | SymbolFlags::WEAK);
     assert_eq!(session.lookup_symbol(&both, &a).unwrap(), ready);
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct Failures {
     records: Slab<FailureId, FailureRecord>,
     /// The notes left by removed rows, in groups of neighbouring places: adding or dropping one moves no others.
     left: Vec<FxHashMap<RowId, FailedRow>>,
+    /// Whether a failure of a unit goes to the reporter at once, and not only if no lookup was told of it.
+    pub(in crate::protocol) are_all_reported: bool,
 }
 
 /// What broke.
@@ -65,7 +67,7 @@ const PLACES: u32 = 512;
 
 impl Failures {
     pub(super) fn new() -> Self {
-        Self { records: Slab::new(), left: Vec::new() }
+        Self { records: Slab::new(), left: Vec::new(), are_all_reported: false }
     }
 
     /// Makes the record of a failure. The caller holds one reference to it, until [`Self::release`].
@@ -109,14 +111,19 @@ impl Failures {
         if record.rows == 0
             && let Some(record) = self.records.remove(failure, effects)
         {
-            let is_news = matches!(
-                record.cause,
-                FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned
-            );
-            if is_news && !record.told.get() {
-                effects.leave(Leftover::Unheard(record.told_along(vec![record.symbol.clone()], 0, None)));
+            if record.is_news() && !record.told.get() {
+                record.report(effects);
             }
             effects.let_go(record.cause);
+        }
+    }
+
+    /// A failure has begun: it goes to the reporter, if all do.
+    pub(crate) fn begun<P: Payload>(&self, failure: FailureId, effects: &mut Effects<P>) {
+        let record = &self.records[failure];
+        if self.are_all_reported && record.is_news() {
+            record.told.set(true);
+            record.report(effects);
         }
     }
 
@@ -198,6 +205,15 @@ impl Failures {
 }
 
 impl FailureRecord {
+    /// Whether a unit has failed, rather than the session ended.
+    fn is_news(&self) -> bool {
+        matches!(self.cause, FailureCause::Unit(_) | FailureCause::Panicked(_) | FailureCause::Abandoned)
+    }
+
+    fn report<P: Payload>(&self, effects: &mut Effects<P>) {
+        effects.leave(Leftover::Unheard(self.told_along(vec![self.symbol.clone()], 0, None)));
+    }
+
     fn told_along(&self, path: Vec<SymbolName>, path_omitted: usize, remedy: Option<Remedy>) -> Arc<Failure> {
         let (unit, dylib, cause) = (self.unit.clone(), self.dylib.clone(), self.cause.clone());
         Arc::new(Failure { path, path_omitted, unit, dylib, cause, remedy, names_remedy: false })

@@ -29,6 +29,7 @@ impl<P: Payload> SessionState<P> {
             return;
         };
         let failure = self.record_failure(first, broken);
+        self.failures.begun(failure, effects);
         for row in rows {
             if let Some(node) = self.definitions[row].waiting().and_then(|waiting| waiting.node) {
                 self.forest.fail(node);
@@ -37,6 +38,11 @@ impl<P: Payload> SessionState<P> {
             self.make_failed(row, FailedRow { failure, root: row, depth: 0 }, row, effects);
         }
         self.failures.release(failure, effects);
+    }
+
+    /// Has each failure of a unit reported, also if a lookup is told of it.
+    pub(crate) fn report_all_failures(&mut self, report: bool) {
+        self.failures.are_all_reported = report;
     }
 
     /// The failure as seen from a failed row.

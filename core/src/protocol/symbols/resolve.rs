@@ -71,7 +71,7 @@ impl<P: Payload> SessionState<P> {
                 ExecutorAddr::NULL
             }
         };
-        Some(Resolved { row: id, address, flags })
+        Some(Resolved { row: id, address, flags: promised.without_common() })
     }
 }
 

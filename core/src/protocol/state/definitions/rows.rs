@@ -188,7 +188,7 @@ impl<P: Payload> Definitions<P> {
     /// A row whose address was known before is searched: it is Ready.
     pub(super) fn bind(&mut self, id: RowId, address: ExecutorAddr) {
         let row = &mut self.rows[id];
-        row.flags = row.flags.without_weak_and_common();
+        row.flags = row.flags.without_common();
         // A symbol for side effects only has no address, even if the map has one.
         let has_none = row.flags.contains(SymbolFlags::MATERIALIZATION_SIDE_EFFECTS_ONLY);
         row.advance(RowState::Ready { address: if has_none { ExecutorAddr::NULL } else { address } });

@@ -14,7 +14,7 @@ impl World {
         match definition.provider {
             Provider::Known if definition.standing == Standing::NeverSearched => {
                 definition.standing = Standing::Ready;
-                definition.flags = definition.flags.without_weak_and_common();
+                definition.flags = definition.flags.without_common();
                 definition.provider = Provider::Nobody;
             }
             Provider::Unit(unit) => {

@@ -60,7 +60,7 @@ impl World {
         for definition in self.provided_by(Provider::Duty(number)) {
             let definition = self.definition(definition);
             definition.standing = Standing::Resolved;
-            definition.flags = definition.flags.without_weak_and_common();
+            definition.flags = definition.flags.without_common();
             definition.address = given.get(&definition.name).map_or(0, |(address, _)| *address);
         }
         self.duties.get_mut(&number).expect("it is there").step = Step::Resolved;
