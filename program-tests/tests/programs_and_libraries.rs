@@ -403,3 +403,30 @@ fn a_library_that_the_program_opens_refers_to_the_program() {
         }
     }
 }
+
+/// Its destructor uses what its constructor has made. The command ended by a signal where the program had not begun.
+#[test]
+fn a_library_that_has_not_begun_does_not_end() {
+    let library = r#"
+        #include <stdio.h>
+        #include <stdlib.h>
+        static int *made;
+        __attribute__((constructor)) static void begin(void) { made = malloc(sizeof *made); *made = 5; }
+        __attribute__((destructor)) static void leave(void) { printf("ends with %d\n", *made); }
+        int made_there(void) { return *made; }"#;
+    let library = shared_library("begins.c", library, "libbegins.so").expect("it links");
+    let program = "int made_there(void); int main(void) { return made_there(); }";
+    let program = compile("uses.c", program, &["-fPIC"], "uses.o").expect("it compiles");
+    let broken = "int nowhere(void); int main(void) { return nowhere(); }";
+    let broken = compile("broken.c", broken, &["-fPIC"], "broken.o").expect("it compiles");
+    for (verb, file, expected) in [
+        (&["run"][..], &program, (End::Exited(5), "ends with 5\n")),
+        (&["run"], &broken, (End::Exited(1), "")),
+        (&["image", "build", "-o", "uses.uim"], &program, (End::Exited(0), "")),
+        (&["image", "build", "-o", "broken.uim"], &broken, (End::Exited(1), "")),
+    ] {
+        let ours = outcome(Command::new(uruk()).args(verb).arg(file).arg("--load").arg(&library));
+        let (stdout, stderr) = (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&ours.stderr));
+        assert_eq!((ours.end, &*stdout), expected, "{}\n{stderr}", ours.command);
+    }
+}

@@ -153,13 +153,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
 
 /// Runs the constructors of what has been linked and not been started yet, and notes its destructors.
 fn start_what_is_new(jit: &Jit, program: &Program) {
-    let Startup { indirect, mut initializers, finalizers } = jit.platform().take_startup();
-    initializers.extend(jit.process_symbols().take_constructors());
+    let Startup { indirect, initializers, finalizers } = jit.platform().take_startup();
     // SAFETY: the linker found these in the arrays that the program's own compiler made for this purpose, and in those of
     // libraries; everything they depend on is Ready, and nothing is ever unmapped.
     unsafe {
         indirect.into_iter().for_each(|descriptor| ifunc::bind(descriptor));
         program.add_finalizers(finalizers);
+        jit.process_symbols().begin_libraries(|constructors| program.run_initializers(constructors));
         program.run_initializers(initializers);
     }
 }

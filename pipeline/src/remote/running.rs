@@ -66,7 +66,7 @@ pub(super) fn run(run: ProgramRun, ground: &ProgramGround) -> ExitError {
     let names = ground.names.clone();
     set_program_symbols(Arc::new(move |name| {
         let NamedThere { found, lists } = names.find(name.to_str().ok()?);
-        start_what_is_new(program, lists, Vec::new());
+        start_what_is_new(program, lists, None);
         let found = ExecutorSymbolDef::from(found?);
         if found.flags.contains(SymbolFlags::THREAD_LOCAL) {
             // SAFETY: that is what the address of such a symbol is, and nothing of a program is retired.
@@ -76,19 +76,21 @@ pub(super) fn run(run: ProgramRun, ground: &ProgramGround) -> ExitError {
     }));
     tls::touch_modules();
     program.take_the_processor();
-    start_what_is_new(program, lists, ground.symbols.take_constructors());
+    start_what_is_new(program, lists, Some(&ground.symbols));
     // SAFETY: the entry is what the user says is a `main`, and nothing is retired while the program runs.
     unsafe { program.run_main_and_exit(ExecutorAddr::new(entry)) }
 }
 
-/// Runs the constructors of a program's new code, behind those of libraries, and notes its destructors.
-fn start_what_is_new(program: &Program, lists: StartLists, mut constructors: Vec<ArrayFunction>) {
+/// Runs the constructors of a program's new code, behind those of the libraries, and notes its destructors.
+fn start_what_is_new(program: &Program, lists: StartLists, libraries: Option<&ProcessSymbols>) {
     let StartLists { indirect, initializers, finalizers } = lists;
-    constructors.extend(initializers.into_iter().map(ArrayFunction::from));
     // SAFETY: as in `start`; those of libraries were found in the arrays of these.
     unsafe {
         indirect.into_iter().for_each(|descriptor| ifunc::bind(ExecutorAddr::new(descriptor)));
         program.add_finalizers(finalizers.into_iter().map(ArrayFunction::from));
-        program.run_initializers(constructors);
+        if let Some(libraries) = libraries {
+            libraries.begin_libraries(|constructors| program.run_initializers(constructors));
+        }
+        program.run_initializers(initializers.into_iter().map(ArrayFunction::from));
     }
 }

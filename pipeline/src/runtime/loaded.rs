@@ -162,12 +162,56 @@ mod tag {
     pub(super) const RELA: u64 = 7;
     pub(super) const RELASZ: u64 = 8;
     pub(super) const INIT: u64 = 12;
+    pub(super) const FINI: u64 = 13;
     pub(super) const SYMBOLIC: u64 = 16;
     pub(super) const JMPREL: u64 = 23;
     pub(super) const INIT_ARRAY: u64 = 25;
     pub(super) const INIT_ARRAYSZ: u64 = 27;
+    pub(super) const FINI_ARRAYSZ: u64 = 28;
     pub(super) const FLAGS: u64 = 30;
     pub(super) const GNU_HASH: u64 = 0x6fff_fef5;
+}
+
+/// The destructors of an object whose constructors have not run, as its dynamic section told of them.
+#[derive(Debug, Default)]
+pub(super) struct PutOff(Vec<DynamicValue>);
+
+impl PutOff {
+    /// Has the dynamic linker run them at the end of the process: the constructors are about to run.
+    pub(super) fn restore(&self) {
+        for entry in &self.0 {
+            // SAFETY: the object is never unloaded, and the dynamic linker looks at its destructors at the end alone.
+            unsafe { entry.set(entry.value) };
+        }
+    }
+}
+
+/// A value in a dynamic section.
+#[derive(Debug)]
+struct DynamicValue {
+    at: u64,
+    value: u64,
+    /// Whether its page is writable only when the dynamic linker says so.
+    is_relro: bool,
+}
+
+impl DynamicValue {
+    /// Sets another value; says whether that was possible.
+    ///
+    /// # Safety
+    /// The object is loaded, and no other thread looks at the value.
+    unsafe fn set(&self, value: u64) -> bool {
+        let page = self.at & !(PAGE_BYTES - 1);
+        if !protect(page, libc::PROT_READ | libc::PROT_WRITE) {
+            return false;
+        }
+        // SAFETY: the caller's obligation, on a page that can be written now.
+        unsafe { ptr::with_exposed_provenance_mut::<u64>(self.at as usize).write(value) };
+        if self.is_relro {
+            protect(page, libc::PROT_READ);
+        }
+        true
+    }
 }
 
 impl Object {
@@ -290,34 +334,34 @@ impl Object {
         init.into_iter().chain(in_array).filter(|&function| function != 0 && function != u64::MAX).collect()
     }
 
-    /// Lets the dynamic linker call `instead` and no constructor; says whether that was possible.
+    /// Lets the dynamic linker call `instead` and no constructor, and no destructor until the answer is [restored](PutOff::restore). `None` if that was
+    /// not possible.
     ///
     /// # Safety
     /// The dynamic linker has not come to the constructors, and no other thread looks at the dynamic section.
-    pub(super) unsafe fn replace_constructors(&self, instead: extern "C" fn()) -> bool {
-        let mut at = ptr::with_exposed_provenance_mut::<[u64; 2]>(self.dynamic as usize);
-        for [tag, _] in self.entries() {
-            let value = match tag {
-                tag::INIT => {
-                    Some(((instead as *const ()).expose_provenance() as u64).wrapping_sub(self.base))
+    pub(super) unsafe fn put_off(&self, instead: extern "C" fn()) -> Option<PutOff> {
+        let instead = ((instead as *const ()).expose_provenance() as u64).wrapping_sub(self.base);
+        let mut destructors = PutOff::default();
+        // Each entry is a tag and a value.
+        for (at, [tag, value]) in (self.dynamic + 8..).step_by(16).zip(self.entries()) {
+            let entry = DynamicValue { at, value, is_relro: self.relro.contains(&(at & !(PAGE_BYTES - 1))) };
+            // SAFETY: the entry is the object's own, and the caller says that no other thread looks.
+            let is_set = unsafe {
+                match tag {
+                    tag::INIT | tag::FINI => entry.set(instead),
+                    tag::INIT_ARRAYSZ | tag::FINI_ARRAYSZ => entry.set(0),
+                    _ => continue,
                 }
-                tag::INIT_ARRAYSZ => Some(0),
-                _ => None,
             };
-            if let Some(value) = value {
-                let page = at.addr() as u64 & !(PAGE_BYTES - 1);
-                if !protect(page, libc::PROT_READ | libc::PROT_WRITE) {
-                    return false;
-                }
-                // SAFETY: the entry is the object's own, on a page that can be written now.
-                unsafe { (*at)[1] = value };
-                if self.relro.contains(&page) {
-                    protect(page, libc::PROT_READ);
-                }
+            if !is_set {
+                destructors.restore();
+                return None;
             }
-            at = at.wrapping_add(1);
+            if matches!(tag, tag::FINI | tag::FINI_ARRAYSZ) {
+                destructors.0.push(entry);
+            }
         }
-        true
+        Some(destructors)
     }
 
     /// Shows every slot of it to `visitor`.

@@ -29,7 +29,7 @@ use super::stand_in::{StandIn, base_of};
 use super::{ProcessSymbols, is_allocation_function};
 use crate::arch::SlotKind;
 use crate::executor::ArrayFunction;
-use crate::runtime::loaded::{ImportSlot, Object, for_each_object};
+use crate::runtime::loaded::{ImportSlot, Object, PutOff, for_each_object};
 use crate::runtime::unwind;
 
 /// Libraries that were loaded for the program.
@@ -53,6 +53,8 @@ struct WaitingLibrary {
     base: u64,
     range: Range<u64>,
     constructors: Vec<u64>,
+    /// Has its destructors run at the end of the process.
+    destructors: PutOff,
 }
 
 /// The names by which loaded libraries refer to other objects. The program may define some of them.
@@ -179,18 +181,23 @@ impl ProcessSymbols {
         loaded.scope.find_in(&bases, &CString::new(name).ok()?).map(ExecutorAddr::new)
     }
 
-    /// The constructors of libraries that were loaded for the program, in their order, each once. They run before the program's.
-    pub fn take_constructors(&self) -> Vec<ArrayFunction> {
-        let Some(program) = &self.program else { return Vec::new() };
-        let waiting = std::mem::take(&mut program.state.lock().waiting).into_iter();
-        let constructors = waiting.flat_map(|library| library.constructors);
-        let in_order = |(index, address)| ArrayFunction {
-            priority: i32::MIN,
-            unit: 0,
-            index,
-            address: ExecutorAddr::new(address),
-        };
-        (0..).zip(constructors).map(in_order).collect()
+    /// Has `run` run the constructors of each library that was loaded for the program, in their order, each once. They run before the program's.
+    ///
+    /// Only a library that has come to its constructors has its destructors run at the end of the process.
+    pub fn begin_libraries(&self, mut run: impl FnMut(Vec<ArrayFunction>)) {
+        let Some(program) = &self.program else { return };
+        let waiting = std::mem::take(&mut program.state.lock().waiting);
+        for library in waiting {
+            let in_order = |(index, address)| ArrayFunction {
+                priority: i32::MIN,
+                unit: 0,
+                index,
+                address: ExecutorAddr::new(address),
+            };
+            let constructors = (0..).zip(library.constructors).map(in_order).collect();
+            library.destructors.restore();
+            run(constructors);
+        }
     }
 
     /// Shows each reference that can be bound to the program, and its library.
@@ -262,9 +269,11 @@ extern "C" fn put_off_constructors(data: *mut c_void) {
         }
         let (base, range) = (object.base, object.range.clone());
         // SAFETY: this is the first of all initializers, on the thread that has the dynamic linker.
-        let is_put_off = unsafe { object.replace_constructors(nothing) };
-        let constructors = if is_put_off { object.constructors() } else { Vec::new() };
-        opening.new.push(WaitingLibrary { base, range, constructors });
+        let (constructors, destructors) = match unsafe { object.put_off(nothing) } {
+            Some(destructors) => (object.constructors(), destructors),
+            None => (Vec::new(), PutOff::default()),
+        };
+        opening.new.push(WaitingLibrary { base, range, constructors, destructors });
     });
 }
 
