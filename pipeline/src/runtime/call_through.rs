@@ -31,7 +31,7 @@ use uruk_core::ExecutorAddr;
 use uruk_core::sync::Mutex;
 use uruk_core::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) use self::blocked::BlockedSignals;
+pub(crate) use self::blocked::{BlockedSignals, handler_comes, handler_goes};
 pub(crate) use self::called::{CalledStub, StubThere};
 pub(crate) use self::cells::{Cells, NamedCells};
 #[cfg(feature = "helpers")]

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use uruk_core::ExecutorAddr;
 
-use crate::runtime::call_through::prepare;
+use crate::runtime::call_through::{handler_comes, handler_goes, prepare};
 use crate::runtime::fatal::{self, Shown as _};
 
 unsafe extern "C" {
@@ -15,10 +15,12 @@ unsafe extern "C" {
     fn sigset(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
 }
 
-fn prepare_handler(handler: libc::sighandler_t) {
+/// Compiles a handler before it is installed, and has the engine's work on other threads know of it.
+fn prepare_handler(signal: c_int, handler: libc::sighandler_t) {
     const SIG_HOLD: libc::sighandler_t = 2;
     if ![libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR, SIG_HOLD].contains(&handler) {
         prepare(ExecutorAddr::new(handler as u64));
+        handler_comes(signal);
     }
 }
 
@@ -33,7 +35,7 @@ pub(super) unsafe extern "C" fn sigaction(
 ) -> c_int {
     // SAFETY: the caller's obligation. Both kinds of handlers lie in one place.
     let new = unsafe { action.as_ref() }.map(|action| action.sa_sigaction);
-    new.into_iter().for_each(prepare_handler);
+    new.into_iter().for_each(|handler| prepare_handler(signal, handler));
     // SAFETY: the caller's obligation, passed on.
     let result = unsafe { libc::sigaction(signal, action, before) };
     if result == 0 {
@@ -49,6 +51,7 @@ pub(super) unsafe extern "C" fn sigaction(
 /// Follows each handler that a program has set.
 fn after(signal: c_int, new: Option<libc::sighandler_t>) {
     if new == Some(libc::SIG_DFL) {
+        handler_goes(signal);
         fatal::stand_in_for_default(signal);
     }
 }
@@ -59,7 +62,7 @@ fn set(
     handler: libc::sighandler_t,
     set: impl FnOnce(c_int, libc::sighandler_t) -> libc::sighandler_t,
 ) -> libc::sighandler_t {
-    prepare_handler(handler);
+    prepare_handler(signal, handler);
     let before = set(signal, handler).shown();
     after(signal, (before != libc::SIG_ERR).then_some(handler));
     before
