@@ -1,18 +1,18 @@
 //! `--executor`: the program runs in a process of its own, which this command links for.
 
-use std::ffi::{CString, c_int};
+use std::ffi::{CString, OsString, c_int};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGINT, SIGQUIT, SIGSEGV, SIGSYS, SIGTRAP};
+use signal_hook::consts::{SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
 use uruk::Jit;
 use uruk::core::ExecutorSymbolDef;
-use uruk::core::sync::Arc;
-use uruk::core::sync::atomic::AtomicBool;
-use uruk::pipeline::peer::ProcessEnd;
+use uruk::pipeline::peer::{PeerProgram, ProcessEnd};
 use uruk::pipeline::remote::{
     ExecutorAddress, ExecutorAddressError, FindsNames, RemoteError, RemoteExecutor, RemoteProgram,
+    become_executor,
 };
 
 use super::args::RunArgs;
@@ -76,21 +76,28 @@ impl FromStr for ExecutorPlace {
 }
 
 impl ExecutorArgs {
-    /// The program that runs the code: this command, started once more. Nothing if it runs here.
-    pub(crate) fn program(&self) -> Option<RemoteProgram> {
-        Some(match self.executor.clone()? {
-            Some(ExecutorPlace::Listening(address)) => RemoteProgram::listening_at(address),
-            Some(ExecutorPlace::Started(command)) => {
-                let (program, arguments) = command.split_first()?;
-                let program = arguments
-                    .iter()
-                    .fold(RemoteProgram::new(program), |program, word| program.argument(word));
+    /// The program that runs the code. Nothing if it runs here.
+    ///
+    /// One that is started takes the place of this process, which returns in another one: to be called before there are threads.
+    pub(crate) fn program(&self) -> Result<Option<RemoteProgram>, RunError> {
+        let become_one =
+            |program: &PeerProgram| become_executor(program).map_err(|source| RunError::NoHost { source });
+        Ok(Some(match &self.executor {
+            None => return Ok(None),
+            Some(Some(ExecutorPlace::Listening(address))) => RemoteProgram::listening_at(address.clone()),
+            Some(Some(ExecutorPlace::Started(command))) => {
+                let mut words = command.iter();
+                let path = words.next().map(PathBuf::from).unwrap_or_default();
+                let program = PeerProgram { path, arguments: words.map(OsString::from).collect() };
                 // An emulator may go on with code that it has translated, where the code that is shared was written anew.
-                program.sends_memory(true)
+                become_one(&program)?.sends_memory(true)
             }
             // The file that runs, also when an update has put another one in its place.
-            None => RemoteProgram::new("/proc/self/exe").argument("executor"),
-        })
+            Some(None) => become_one(&PeerProgram {
+                path: "/proc/self/exe".into(),
+                arguments: vec!["executor".into()],
+            })?,
+        }))
     }
 }
 
@@ -110,13 +117,9 @@ pub(super) fn run_there(
     if !replaced_allocation(jit)?.is_empty() {
         return Err(RunError::ReplacesAllocation);
     }
-    // A terminal's signals are for the program, which may handle them. It is started already, and has its own actions. One that listens has another
-    // terminal, or none.
-    let shared = if executor.is_started() { &[SIGINT, SIGQUIT][..] } else { &[] };
-    for &signal in shared {
-        let unseen = Arc::new(AtomicBool::new(false));
-        // Refused, the command ends before the program does, and the program with it.
-        let _ = signal_hook::flag::register(signal, unseen);
+    if !executor.is_above() {
+        // Signals come to the program's own process otherwise. Without a thread they end the command, and the program with it.
+        let _ = executor.forward_signals();
     }
     let startup = jit.platform().take_startup();
     let names: FindsNames = Box::new(|name| {
@@ -124,6 +127,9 @@ pub(super) fn run_there(
         (found, jit.platform().take_startup())
     });
     let error = executor.run_program(&startup, entry.address, arguments, jit.program_image(), names);
+    if executor.is_above() {
+        return end_below(jit, &error);
+    }
     match error.process_end() {
         Some(ProcessEnd::Exited(code)) => Ok(code),
         Some(ProcessEnd::Signal(signal)) => Ok(end_by(jit, signal, &error)),
@@ -136,6 +142,19 @@ pub(super) fn program_symbol(jit: &Jit, name: &str) -> Option<ExecutorSymbolDef>
     let session = jit.session();
     let exported = [(jit.main_dylib().clone(), Default::default())].into();
     session.lookup_symbol(&exported, &session.intern(name)).ok()
+}
+
+/// Ends with an executor that was this command. If that has exited it waits for what is done at the end, such as reports.
+fn end_below(jit: &Jit, error: &RemoteError) -> Result<c_int, RunError> {
+    match error.process_end() {
+        Some(ProcessEnd::Exited(code)) => return Ok(code),
+        Some(ProcessEnd::Signal(_)) => report::error(error),
+        Some(_) => {}
+        None => report::error(error),
+    }
+    jit.flush_cache();
+    // Handlers of the exit do not run, as where a signal ends a process.
+    signal_hook::low_level::exit(0)
 }
 
 /// Ends by the same signal. A signal that is refused gives an exit code.

@@ -9,14 +9,17 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::{DynFilterFn, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use uruk::LoadedImage;
+use uruk::pipeline::ir::Dump;
 use uruk::pipeline::lazy::Speculator;
-use uruk::pipeline::runtime::exit::flush_streams;
+use uruk::pipeline::runtime::exit::{flush_streams, on_exit};
 use uruk::pipeline::runtime::fatal::{ReportedSignals, report_at_fatal_signals};
 use uruk::pipeline::runtime::frames::write_of_signal;
 use uruk::trace::{TraceFile, TraceLayer};
 use uruk_core::sync::Arc;
 
 use super::progress::Progress;
+use super::report;
+use super::run::RunError;
 use super::stats::Stats;
 use super::stats_report::ReportForm;
 
@@ -139,4 +142,17 @@ impl Observers {
             None => Ok(()),
         }
     }
+}
+
+/// Where everything that is compiled goes. A file that cannot be written is told when the program ends.
+pub(super) fn dump(directory: &Path) -> Result<Dump, RunError> {
+    let dump = Dump::to(directory)?;
+    let (at_exit, process) = (dump.clone(), std::process::id());
+    on_exit(move |_| {
+        // A forked child says what is its own, if it comes here.
+        if let Some(failure) = at_exit.failure().filter(|_| std::process::id() == process) {
+            report::warning("the dump is not whole", failure);
+        }
+    })?;
+    Ok(dump)
 }

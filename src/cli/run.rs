@@ -13,9 +13,9 @@ use uruk::pipeline::cache::CacheMode;
 use uruk::pipeline::debug::PerfFormat;
 use uruk::pipeline::executor::Startup;
 use uruk::pipeline::image::ImageFile;
-use uruk::pipeline::ir::{Dump, DumpError, OptimizationPipeline};
+use uruk::pipeline::ir::{DumpError, OptimizationPipeline};
 use uruk::pipeline::object::{self, ObjectBuffer, PROFILE_RUNTIME};
-use uruk::pipeline::remote::RemoteError;
+use uruk::pipeline::remote::{RemoteError, RemoteProgram};
 use uruk::pipeline::runtime::allocation::ReplaceError;
 use uruk::pipeline::runtime::exit::{ExitError, on_exit};
 use uruk::pipeline::runtime::ifunc;
@@ -30,7 +30,7 @@ use super::background::{Ahead, Background};
 use super::cache;
 use super::clang::{self, ClangError, SourceOptions};
 use super::dispatcher::RetiringDispatcher;
-use super::observe::{Observers, TraceError};
+use super::observe::{Observers, TraceError, dump};
 use super::order::{self, OrderError, Recording};
 use super::page::{self, Beside, PageError};
 use super::record::{self, RecordError, StatsArg};
@@ -70,6 +70,10 @@ pub(crate) enum RunError {
     ReplacesAllocation,
     #[error(transparent)]
     Executor(#[from] RemoteError),
+    #[error(
+        "cannot start the process that compiles for the program; it takes two processes and a few descriptors"
+    )]
+    NoHost { source: std::io::Error },
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
@@ -100,6 +104,7 @@ impl RunError {
 /// Links the files and becomes the program, or has another process run it: the exit code.
 pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
     let arguments = program_arguments(args)?;
+    let executor = args.executor.program()?;
     let order = args.speculate.as_deref().map(order::read).transpose()?;
     let ahead = Ahead { order, callees: args.speculate_callees };
     let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
@@ -109,7 +114,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
     let observers = observe(args)?;
     let dispatcher =
         Arc::new(RetiringDispatcher::new(args.jobs.map_or_else(cores, usize::from)).map_err(JitError::from)?);
-    let linked = link(args, &observers, dispatcher.clone());
+    let linked = link(args, executor, &observers, dispatcher.clone());
     // From here on the terminal shows the program's output, or an error.
     observers.leave_terminal();
     let (jit, entry, mut page) = linked?;
@@ -236,10 +241,11 @@ fn is_on(variable: &str) -> bool {
 /// Makes everything ready to run that the entry needs.
 fn link(
     args: &RunArgs,
+    executor: Option<RemoteProgram>,
     observers: &Arc<Observers>,
     dispatcher: Arc<RetiringDispatcher>,
 ) -> Result<(&'static Jit, ExecutorSymbolDef, Beside), RunError> {
-    let jit: &'static Jit = Box::leak(Box::new(build(args, dispatcher)?)); // never dropped: its code runs to the end
+    let jit: &'static Jit = Box::leak(Box::new(build(args, executor, dispatcher)?)); // never dropped: its code runs to the end
     executor::load_libraries(jit, args)?;
     if let Some(refused) = jit.cache_refused() {
         report::warning("the program runs without a cache", refused);
@@ -319,10 +325,14 @@ fn entry_to_name(near: Option<&str>) -> String {
     }
 }
 
-fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, RunError> {
+fn build(
+    args: &RunArgs,
+    executor: Option<RemoteProgram>,
+    dispatcher: Arc<RetiringDispatcher>,
+) -> Result<Jit, RunError> {
     // Loaded before memory for code is reserved, which then lies next to them and within reach.
     let process = ProcessSymbols::of_program();
-    let loaded_here = if args.executor.executor.is_some() { &[][..] } else { &args.load };
+    let loaded_here = if executor.is_some() { &[][..] } else { &args.load };
     for library in loaded_here {
         process.load_library(library).map_err(JitError::from)?;
     }
@@ -363,23 +373,10 @@ fn build(args: &RunArgs, dispatcher: Arc<RetiringDispatcher>) -> Result<Jit, Run
         0 => builder,
         verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
     };
-    let builder = args.executor.program().into_iter().fold(builder, JitBuilder::executor);
+    let builder = executor.into_iter().fold(builder, JitBuilder::executor);
     let helpers = args.helpers.settings();
     let builder = helpers.into_iter().fold(builder, JitBuilder::compile_in);
     Ok(builder.build()?)
-}
-
-/// Where everything that is compiled goes. A file that cannot be written is told when the program ends.
-fn dump(directory: &Path) -> Result<Dump, RunError> {
-    let dump = Dump::to(directory)?;
-    let (at_exit, process) = (dump.clone(), std::process::id());
-    on_exit(move |_| {
-        // A forked child says what is its own, if it comes here.
-        if let Some(failure) = at_exit.failure().filter(|_| std::process::id() == process) {
-            report::warning("the dump is not whole", failure);
-        }
-    })?;
-    Ok(dump)
 }
 
 /// The piece that is compiled on a call. gdb moves a breakpoint on a line of a function that it does not know yet to the next line of the file

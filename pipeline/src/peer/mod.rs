@@ -26,4 +26,5 @@ pub use deadline::Deadline;
 pub use descriptors::{receive_descriptors, send_descriptors, set_aside};
 pub(crate) use frame::empty_header;
 pub use frame::{FrameError, FrameLimits, FrameReader, HEADER_BYTES, PeerFrame};
+pub(crate) use process::at_end_of;
 pub use process::{PeerError, PeerProcess, PeerProgram, ProcessEnd, end_with_parent};

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -352,6 +352,23 @@ pub fn end_with_parent(channel: &Channel, parent: Option<u32>) -> io::Result<()>
     if getppid() != Some(parent) {
         return Err(gone());
     }
+    at_end_of(channel, process, |stream| {
+        // Not by `exit`, which would run destructors beside the work. A child of this process may have the channel too, whose
+        // other side learns of the end all the same.
+        let _ = shutdown(stream, Shutdown::Both);
+        _ = kill_process(getpid(), Signal::KILL);
+    })
+}
+
+/// Has a thread call `end` with the channel when that is closed, or when the `process` at its other side has ended.
+///
+/// # Errors
+/// No thread can be started.
+pub(crate) fn at_end_of(
+    channel: &Channel,
+    process: Option<OwnedFd>,
+    end: impl FnOnce(BorrowedFd<'_>) + Send + 'static,
+) -> io::Result<()> {
     let stream = set_aside(channel.stream().try_clone_to_owned()?);
     let process = process.map(set_aside);
     let blocked = SignalsBlocked::now(); // The thread has them blocked to its end: signals are for the threads that work.
@@ -361,12 +378,7 @@ pub fn end_with_parent(channel: &Channel, parent: Option<u32>) -> io::Result<()>
         awaited.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut awaited, None) {
             Err(Errno::INTR) => {}
-            // Not by `exit`, which would run destructors beside the work. A child of this process may have the channel too, whose
-            // other side learns of the end all the same.
-            _ => {
-                let _ = shutdown(&stream, Shutdown::Both);
-                _ = kill_process(getpid(), Signal::KILL);
-            }
+            _ => return end(stream.as_fd()),
         }
     };
     let started = uruk_core::sync::thread::Builder::new().name("uruk parent".to_owned()).spawn(watch);

@@ -33,7 +33,7 @@ impl StubsElsewhere for HostStubs {
             return FoundElsewhere::default();
         }
         let body = StubCall::new(call, wants_references);
-        let found = self.answers.ask(|number| self.replies.send(FIRST_CALL, number, &body));
+        let found = self.answers.ask(|number| _ = self.replies.send(FIRST_CALL, number, &body));
         debug::settle(); // The thread goes on into code that came with the answer.
         found
     }
@@ -69,7 +69,7 @@ impl HostNames {
         if std::process::id() != self.owner {
             return NamedThere::default();
         }
-        let named = self.answers.ask(|number| self.replies.send(NAME, number, &name));
+        let named = self.answers.ask(|number| _ = self.replies.send(NAME, number, &name));
         debug::settle(); // As in `HostStubs::find`.
         named
     }

@@ -13,8 +13,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::process::{Signal, getpid, kill_process};
 use serde::Serialize;
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Condvar, Mutex};
@@ -27,7 +26,7 @@ use super::messages::{
     RemoteFault, StubCall,
 };
 use super::program_names::{FindsNames, named_in};
-use super::supervised::ExecutorPeer;
+use super::supervised::{ExecutorPeer, wait_for_either, wait_for_process};
 use crate::code_ranges::CodeRanges;
 use crate::debug::{NamedCode, SymbolAt, symbol_in};
 use crate::executor::TlsReservation;
@@ -242,7 +241,9 @@ impl Connection {
         match self.send(kind, 0, body, &[]) {
             Ok(()) => {
                 let end = self.wait_for_end();
-                self.calls.wait_for_rest(); // No thread compiles for the program any more.
+                if !self.is_above() {
+                    self.calls.wait_for_rest(); // No thread compiles for the program any more.
+                }
                 end
             }
             Err(end) => end,
@@ -330,6 +331,7 @@ impl Connection {
     /// Takes messages until there is an end.
     fn read(self: &Arc<Self>, mut channel: Channel, ended: Option<&OwnedFd>) {
         let mut wait = |stream: BorrowedFd<'_>, until| wait_for_either(stream, until, ended);
+        let mut is_told = true;
         let end = loop {
             match channel.receive_while(&mut wait) {
                 Ok(frame) if frame.kind == ENDED => break self.process.lock().ended(frame.body()),
@@ -337,14 +339,30 @@ impl Connection {
                     if let Err(why) = self.take(frame) {
                         break self.process.lock().lied(why);
                     }
+                    let fault = self.requests.lock().fault;
+                    let by_fault = fault.map(|fault| fault.signal as i32);
+                    let end = by_fault.and_then(|signal| self.process.lock().ends_by_fault(signal));
+                    if let Some(end) = end {
+                        break end;
+                    }
                 }
                 Err(error) => {
+                    is_told = false;
                     self.wait_for_what_it_became(&error, ended);
                     break self.process.lock().end(error, Deadline::never(), true);
                 }
             }
         };
         self.finish(end);
+        if let (true, true, Some(ended)) = (is_told, self.is_above(), ended) {
+            // It waits for the end of this process. If it is gone before, there is no command any more.
+            wait_for_process(ended);
+            let _ = kill_process(getpid(), Signal::KILL);
+        }
+    }
+
+    fn is_above(&self) -> bool {
+        matches!(*self.process.lock(), ExecutorPeer::Above(_))
     }
 
     /// The channel is closed. If it was a program's, no request waits from here on, since none is answered; says so.
@@ -360,8 +378,7 @@ impl Connection {
             && self.let_go()
         {
             self.answered.notify_all();
-            let mut ended = [PollFd::new(ended, PollFlags::IN)];
-            while let Err(Errno::INTR) = poll(&mut ended, None) {}
+            wait_for_process(ended);
         }
     }
 
@@ -428,23 +445,5 @@ impl RemoteFault {
     fn read(body: &[u8]) -> Option<Self> {
         let number = |at: usize| Some(u64::from_le_bytes(body.get(at..at + 8)?.try_into().ok()?));
         Some(Self { signal: number(0)?, address: number(8)? })
-    }
-}
-
-/// Waits for the channel. A child of the executor may hold that open: the end of the process counts too.
-fn wait_for_either(
-    stream: BorrowedFd<'_>,
-    until: PollFlags,
-    ended: Option<&OwnedFd>,
-) -> Result<(), ChannelError> {
-    loop {
-        let mut awaited = vec![PollFd::from_borrowed_fd(stream, until)];
-        awaited.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
-        match poll(&mut awaited, None) {
-            Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),
-            Ok(_) => return Err(ChannelError::Closed),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(ChannelError::System(error.into())),
-        }
     }
 }

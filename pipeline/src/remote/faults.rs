@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use rustix::net::{SendFlags, send};
 
+use super::below::{is_ending, wait_for_report};
 use super::messages::FAULT;
 use crate::peer::{HEADER_BYTES, empty_header};
 use crate::runtime::fatal::tell_faults;
@@ -29,6 +30,9 @@ fn tell(signal: i32, address: u64) {
     frame[..HEADER_BYTES].copy_from_slice(&empty_header(FAULT, BODY_BYTES as u32));
     frame[HEADER_BYTES..HEADER_BYTES + 8].copy_from_slice(&i64::from(signal).to_le_bytes());
     frame[HEADER_BYTES + 8..].copy_from_slice(&address.to_le_bytes());
+    is_ending();
     // A host that does not read loses the message, and learns of the end all the same.
-    let _ = send(channel, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    if send(channel, &frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).is_ok() {
+        wait_for_report();
+    }
 }

@@ -44,7 +44,7 @@ pub(super) const BROKEN: u16 = 15;
 /// The host needs it no more: it exits.
 pub(super) const END: u16 = 16;
 
-/// A connected executor has ended. Sent by the process that has started it.
+/// A connected executor has ended. Sent by the process that has started it, or by the executor itself, which waits for its host then.
 pub(super) const ENDED: u16 = 17;
 
 /// A stub was called that does not lead to a body: a [`StubCall`].
@@ -66,6 +66,8 @@ pub(super) const BIND: u16 = 24;
 pub(super) const NAME: u16 = 25;
 /// The definition of that name, if there is one: a [`NamedThere`].
 pub(super) const NAMED: u16 = 26;
+/// A signal has come to the host, which is for the program: a `siginfo_t`. There is no answer.
+pub(super) const SIGNAL: u16 = 27;
 
 /// Raised when messages change: an executor of another number is refused.
 pub(super) const PROTOCOL: u32 = 6;
@@ -77,12 +79,24 @@ pub(super) const GREETING_BYTES_MAX: u32 = 4 << 10;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct HostGreeting {
     pub(super) protocol: u32,
-    /// The host's number, if it has started the executor.
-    pub(super) parent: Option<u32>,
+    pub(super) host: GreetedHost,
+    /// Whether the program has a stdin: the first descriptor, where it is the host's.
+    pub(super) has_input: bool,
     pub(super) memory: GreetedMemory,
     /// Whether the process is a program's.
     pub(super) is_program: bool,
     pub(super) watchers: GreetedWatchers,
+}
+
+/// The host, by numbers of processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum GreetedHost {
+    /// It has started the executor.
+    Parent(u32),
+    /// It goes on for the command that has become the executor (`exchange.rs`), and `keeper` waits for it.
+    Below { host: u32, keeper: u32 },
+    /// It has connected to the executor.
+    Connected,
 }
 
 /// Those who are told of the code there.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -15,14 +16,16 @@ use uruk_core::{ExecutorAddr, ExecutorSymbolDef, SymbolFlags};
 use super::address::ExecutorAddress;
 use super::connection::{Connection, RetiringCode};
 use super::error::RemoteError;
+use super::exchange::outlive_keeper;
 use super::finds::KnownVariables;
+use super::forward::forward_signals;
 use super::messages::{
     BIND, CALL, FIND, FOUND, Finding, FunctionCall, LOAD, LOADED, ModuleImage, PUBLISH, ProgramRun,
-    Publication, PublishedSegment, REFER, REFERRED, RETURNED, RUN, START, StartLists,
+    Publication, PublishedSegment, REFER, REFERRED, RETURNED, RUN, SIGNAL, START, StartLists,
 };
 use super::program_names::{BoundSymbol, FindsNames, ReferredNames};
 use super::reach::{ReachedExecutor, reach};
-use super::settings::RemoteProgram;
+use super::settings::{RemotePlace, RemoteProgram};
 use super::values::{CallArguments, CallRegisters, CallResult};
 use super::variables::RemoteVariables;
 use crate::arch::Architecture;
@@ -96,9 +99,9 @@ impl RemoteExecutor {
         Self::reach(&RemoteProgram::listening_at(address))
     }
 
-    /// Whether the host has started it, and shares its terminal with it.
-    pub fn is_started(&self) -> bool {
-        self.shared.program.is_started()
+    /// Whether it was the command itself: this process [goes on as its host](super::become_executor), and ends when it does.
+    pub fn is_above(&self) -> bool {
+        matches!(self.shared.program.place, RemotePlace::Above(_))
     }
 
     /// The number of its process.
@@ -200,6 +203,16 @@ impl RemoteExecutor {
         Ok(R::of_registers(registers))
     }
 
+    /// Has signals that come to this process from now on go on to the program, unless they are ignored. For a process that only waits for its end.
+    ///
+    /// # Errors
+    /// The system's, if it refuses a pipe or a thread.
+    pub fn forward_signals(&self) -> io::Result<()> {
+        let connection = self.shared.connection.clone();
+        // One that is gone has its end told.
+        forward_signals(move |signal| _ = connection.send(SIGNAL, 0, &&signal[..], &[]))
+    }
+
     /// Has the process become the program: it starts, calls `main` with these arguments and exits with its result. Waits for that. Code there is told
     /// of the program's `image`. It finds by `dlsym` what `names` finds, which may link for it, on any thread.
     ///
@@ -216,6 +229,9 @@ impl RemoteExecutor {
         let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
         let header = image.map(|image| image.header().value());
         let run = ProgramRun { lists: startup.into(), entry: main.value(), header, arguments };
+        if self.is_above() {
+            outlive_keeper();
+        }
         self.shared.connection.run(RUN, &run)
     }
 

@@ -3,15 +3,17 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::Arc;
 
 use super::address::ExecutorAddress;
 use super::dial::connect;
 use super::error::RemoteError;
+use super::exchange::{ExecutorAbove, end_with_keeper};
 use super::messages::{
-    BROKEN, ENDED, GREETING_BYTES_MAX, GreetedMemory, HELLO, HostGreeting, PROTOCOL, ProcessEndThere, READY,
-    ReadyPlace,
+    BROKEN, ENDED, GREETING_BYTES_MAX, GreetedHost, GreetedMemory, HELLO, HostGreeting, PROTOCOL,
+    ProcessEndThere, READY, ReadyPlace,
 };
 use super::settings::{RemotePlace, RemoteProgram};
 use super::supervised::ExecutorPeer;
@@ -93,6 +95,7 @@ pub(super) fn reach(program: &RemoteProgram) -> Result<ReachedExecutor, RemoteEr
 fn reach_once(program: &RemoteProgram, is_sent: bool) -> Result<ReachedExecutor, RemoteError> {
     match &program.place {
         RemotePlace::Started(started) => start(started, program, is_sent),
+        RemotePlace::Above(above) => greet_above(above, program, is_sent),
         RemotePlace::Listening(address) => join(address, program, is_sent)
             .map_err(|error| RemoteError::Connect { address: address.clone(), source: Arc::new(error) }),
     }
@@ -112,7 +115,8 @@ fn start(
     let deadline = Deadline::after(program.start_limit);
     let greeting = HostGreeting {
         protocol: PROTOCOL,
-        parent: Some(std::process::id()),
+        host: GreetedHost::Parent(std::process::id()),
+        has_input: true,
         memory: memory.greeted(),
         is_program: program.is_program,
         watchers: program.watchers,
@@ -136,6 +140,46 @@ fn start(
     })
 }
 
+/// Greets the executor that was this command.
+fn greet_above(
+    above: &ExecutorAbove,
+    program: &RemoteProgram,
+    is_sent: bool,
+) -> Result<ReachedExecutor, RemoteError> {
+    let path = &above.program.path;
+    let start_error =
+        |source: io::Error| RemoteError::Start { program: path.clone(), source: Arc::new(source) };
+    let gone = |end| RemoteError::Gone { end, at: None };
+    let memory = OfferedMemory::new(is_sent).map_err(start_error)?;
+    let mut channel = Channel::new(above.channel.try_clone().map_err(start_error)?);
+    let mut process = ConnectedPeer::new(above.pid, above.channel.try_clone().map_err(start_error)?);
+    let greeting = HostGreeting {
+        protocol: PROTOCOL,
+        host: GreetedHost::Below { host: std::process::id(), keeper: above.keeper },
+        has_input: above.has_input,
+        memory: memory.greeted(),
+        is_program: program.is_program,
+        watchers: program.watchers,
+    };
+    let stdin = io::stdin();
+    let input = above.has_input.then(|| stdin.as_fd());
+    let descriptors: Vec<_> = input.into_iter().chain(memory.descriptor()).collect();
+    let deadline = Deadline::after(program.start_limit);
+    let ready = greet(&mut channel, &descriptors, &greeting, deadline);
+    let ready = ready.map_err(|(error, is_received)| gone(process.end(error, deadline, is_received)))?;
+    if ready.kind == BROKEN {
+        let why = postcard::from_bytes::<String>(ready.body()).map_err(io::Error::other);
+        return Err(start_error(why.map_or_else(|error| error, io::Error::other)));
+    }
+    let (ready, architecture, entries) = read_ready(&ready).map_err(|why| gone(process.lied(why)))?;
+    let memory = memory.placed(&ready).map_err(|why| gone(process.lied(why)))?;
+    end_with_keeper(above.keeper);
+    let ended = i32::try_from(above.pid).ok().and_then(Pid::from_raw);
+    let ended = ended.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let (process, pid, reserve) = (ExecutorPeer::Above(process), above.pid, ready.reserve);
+    Ok(ReachedExecutor { process, channel, ended, pid, architecture, memory, entries, reserve })
+}
+
 fn join(address: &ExecutorAddress, program: &RemoteProgram, is_sent: bool) -> io::Result<ReachedExecutor> {
     let (memory, is_local) = (OfferedMemory::new(is_sent)?, program.place.is_local());
     let mut channel = Channel::new(connect(address, program.start_limit)?);
@@ -143,7 +187,8 @@ fn join(address: &ExecutorAddress, program: &RemoteProgram, is_sent: bool) -> io
     let deadline = Deadline::after(program.start_limit);
     let greeting = HostGreeting {
         protocol: PROTOCOL,
-        parent: None,
+        host: GreetedHost::Connected,
+        has_input: is_local,
         memory: memory.greeted(),
         is_program: program.is_program,
         watchers: program.watchers,

@@ -24,13 +24,13 @@ impl Replies {
         (self.watch)(kind);
     }
 
-    /// Sends a message. A host that is gone has this process ended by the thread that watches it.
-    pub(super) fn send(&self, kind: u16, id: u32, body: &impl Serialize) {
+    /// Sends a message, and says whether it went. A host that is gone has this process ended by the thread that watches it.
+    pub(super) fn send(&self, kind: u16, id: u32, body: &impl Serialize) -> bool {
         let body = postcard::to_stdvec(body).expect("a vector takes everything");
         self.watch(kind);
         // A handler of a signal may make a first call, which sends one too.
         let _signals = SignalsBlocked::now();
-        let _ = self.channel.lock().send(kind, id, &body, &[]);
+        self.channel.lock().send(kind, id, &body, &[]).is_ok()
     }
 
     /// Sends a `frame` of this kind if no other thread sends one. Allocates nothing. Says whether it was sent.

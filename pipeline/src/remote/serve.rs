@@ -27,14 +27,17 @@ use uruk_core::{ExecutorSymbolDef, SymbolFlags};
 
 use super::answers::AnswerTable;
 use super::asking::{HostNames, HostStubs};
+use super::below::{end_with_host, program_begins};
 use super::copies::CopyRoom;
+use super::exchange::close_stdin;
 use super::faults::tell_host;
+use super::forward::raise_here;
 use super::jobs::JobQueue;
 use super::messages::{
     BIND, CALL, END, FIND, FIRST_CALLED, FOUND, Finding, FirstCalled, FunctionCall, GREETING_BYTES_MAX,
-    GreetedMemory, GreetedWatchers, HELLO, HostGreeting, LEAD, LOAD, LOADED, LedStub, NAMED, PROTOCOL,
-    PUBLISH, ProgramRun, READY, REFER, REFERRED, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace, START,
-    StartLists,
+    GreetedHost, GreetedMemory, GreetedWatchers, HELLO, HostGreeting, LEAD, LOAD, LOADED, LedStub, NAMED,
+    PROTOCOL, PUBLISH, ProgramRun, READY, REFER, REFERRED, RETIRE, RETIRED, RETURNED, RUN, ReadyPlace,
+    SIGNAL, START, StartLists,
 };
 use super::program_names::{BoundSymbol, ReferredNames};
 use super::published::PublishedTable;
@@ -101,16 +104,20 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     if greeting.protocol != PROTOCOL {
         return Err(invalid("the host is of another version"));
     }
-    end_with_parent(&receiving, greeting.parent)?;
-    if greeting.parent.is_none() {
-        // The terminal of the host's program is not this process's to be stopped by. Refused, it leads a session already.
-        let _ = setsid();
+    match greeting.host {
+        GreetedHost::Parent(parent) => end_with_parent(&receiving, Some(parent))?,
+        GreetedHost::Below { host, keeper } => end_with_host(&receiving, host, keeper)?,
+        GreetedHost::Connected => {
+            end_with_parent(&receiving, None)?;
+            // The terminal of the host's program is not this process's to be stopped by. Refused, it leads a session already.
+            let _ = setsid();
+        }
     }
     // The libraries, ahead of the memory that comes to lie near them.
     let symbols = if greeting.is_program { ProcessSymbols::of_program() } else { ProcessSymbols::new() };
     let symbols = Arc::new(symbols);
     let memory = memory_for(greeting.memory, &mut descriptors)?;
-    take_stdio(descriptors)?;
+    take_stdio(descriptors, &greeting)?;
     watch_code(greeting.watchers)?;
     let sending = set_aside(receiving.stream().try_clone_to_owned()?);
     let sending = Arc::new(Replies::new(Channel::new(sending), watch));
@@ -135,7 +142,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     let faults = set_aside(receiving.stream().try_clone_to_owned()?);
     let jobs = Arc::new(JobQueue::new());
     let retired = sending.clone();
-    let told_gone = Arc::new(move |number| retired.send(RETIRED, number, &()));
+    let told_gone = Arc::new(move |number| _ = retired.send(RETIRED, number, &()));
     let table = Arc::new(PublishedTable::new(memory, told_gone));
     let overrides = jit_overrides().into_iter().collect();
     let messages = Messages {
@@ -174,8 +181,10 @@ fn memory_for(greeted: GreetedMemory, descriptors: &mut Vec<OwnedFd>) -> io::Res
 }
 
 /// Has the program the host's stdin, or all three of its streams; or none of its own, where stdin is the channel still.
-fn take_stdio(descriptors: Vec<OwnedFd>) -> io::Result<()> {
+fn take_stdio(descriptors: Vec<OwnedFd>, greeting: &HostGreeting) -> io::Result<()> {
     match &descriptors[..] {
+        // Nothing reads from it here.
+        [] if matches!(greeting.host, GreetedHost::Below { .. }) && !greeting.has_input => close_stdin(),
         [] => rustix::stdio::dup2_stdin(File::open("/dev/null")?)?,
         [input] => rustix::stdio::dup2_stdin(input)?,
         [input, output, errors] => {
@@ -219,7 +228,7 @@ enum RemoteJob {
 }
 
 /// Runs code as it is asked for, until the host needs it no more.
-fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, ground: &ProgramGround) {
+fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Arc<Replies>, ground: &ProgramGround) {
     loop {
         let job = jobs.take();
         debug::settle();
@@ -233,7 +242,8 @@ fn run_jobs(jobs: &JobQueue<RemoteJob>, sending: &Replies, ground: &ProgramGroun
                 sending.send(RETURNED, id, &result);
             }
             RemoteJob::Run(run) => {
-                let refused = running::run(run, ground);
+                let begun = program_begins(sending);
+                let refused = begun.map_or_else(|refused| refused, |()| running::run(run, ground));
                 sending.break_off(&refused.to_string());
             }
             RemoteJob::End => return,
@@ -311,6 +321,10 @@ impl Messages {
                 if !self.names.answer(id, body(frame)?) {
                     return Err(format!("nobody asked for name {id}"));
                 }
+            }
+            SIGNAL => {
+                let signal: Vec<u8> = body(frame)?;
+                raise_here(&signal.try_into().map_err(|_| "half a signal")?);
             }
             START => self.jobs.add(RemoteJob::Start(id, body(frame)?)),
             CALL => self.jobs.add(RemoteJob::Call(id, body(frame)?)),

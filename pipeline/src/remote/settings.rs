@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::ExecutorAddress;
+use super::exchange::ExecutorAbove;
 use super::messages::{GreetedPerf, GreetedWatchers};
 use super::names::PublishedNames;
 use crate::debug::{NamedCode, PerfFormat};
@@ -37,6 +38,7 @@ pub struct RemoteProgram {
 pub(super) enum RemotePlace {
     Started(PeerProgram),
     Listening(ExecutorAddress),
+    Above(ExecutorAbove),
 }
 
 impl RemotePlace {
@@ -58,7 +60,7 @@ impl RemoteProgram {
         Self::of(RemotePlace::Listening(address))
     }
 
-    fn of(place: RemotePlace) -> Self {
+    pub(super) fn of(place: RemotePlace) -> Self {
         let limit = Duration::from_secs(30);
         Self {
             place,
@@ -123,11 +125,6 @@ impl RemoteProgram {
     /// Whether linked code comes by messages, as far as the program says.
     pub(super) fn is_sent(&self) -> bool {
         self.sends_memory || self.watchers.debugger
-    }
-
-    /// Whether the host starts the program.
-    pub fn is_started(&self) -> bool {
-        matches!(self.place, RemotePlace::Started(_))
     }
 
     /// How long it may take until it is ready.

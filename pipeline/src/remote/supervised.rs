@@ -1,7 +1,12 @@
 //! [`ExecutorPeer`]: the executor's process, whether the host has started it or connected to it.
 
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
 use super::messages::ProcessEndThere;
-use crate::peer::{ChannelError, ConnectedPeer, Deadline, PeerError, PeerProcess};
+use crate::peer::{ChannelError, ConnectedPeer, Deadline, PeerError, PeerProcess, ProcessEnd};
 
 /// The process of an executor. Dropping it ends that.
 pub(super) enum ExecutorPeer {
@@ -9,6 +14,8 @@ pub(super) enum ExecutorPeer {
     Child(Box<PeerProcess>),
     /// One that listens. The process that has started it tells how it ends.
     Connected(ConnectedPeer),
+    /// One that was the command whose host this process is. It tells how it ends.
+    Above(ConnectedPeer),
 }
 
 impl ExecutorPeer {
@@ -16,7 +23,7 @@ impl ExecutorPeer {
     pub(super) fn end(&mut self, error: ChannelError, deadline: Deadline, is_received: bool) -> PeerError {
         match self {
             Self::Child(process) => process.end(error, deadline, is_received),
-            Self::Connected(peer) => peer.end(error, deadline, is_received),
+            Self::Connected(peer) | Self::Above(peer) => peer.end(error, deadline, is_received),
         }
     }
 
@@ -24,7 +31,7 @@ impl ExecutorPeer {
     pub(super) fn lied(&mut self, why: String) -> PeerError {
         match self {
             Self::Child(process) => process.lied(why),
-            Self::Connected(peer) => peer.lied(why),
+            Self::Connected(peer) | Self::Above(peer) => peer.lied(why),
         }
     }
 
@@ -32,8 +39,16 @@ impl ExecutorPeer {
     pub(super) fn ended(&mut self, body: &[u8]) -> PeerError {
         match (self, postcard::from_bytes::<ProcessEndThere>(body)) {
             (Self::Child(process), _) => process.lied("it says that it has ended"),
-            (Self::Connected(peer), Ok(end)) => peer.ended(end.into()),
-            (Self::Connected(peer), Err(error)) => peer.lied(error.to_string()),
+            (Self::Connected(peer) | Self::Above(peer), Ok(end)) => peer.ended(end.into()),
+            (Self::Connected(peer) | Self::Above(peer), Err(error)) => peer.lied(error.to_string()),
+        }
+    }
+
+    /// A fault ends it, by this signal. That is its end, if it waits for the report.
+    pub(super) fn ends_by_fault(&mut self, signal: i32) -> Option<PeerError> {
+        match self {
+            Self::Above(peer) => Some(peer.ended(ProcessEnd::Signal(signal))),
+            Self::Child(_) | Self::Connected(_) => None,
         }
     }
 
@@ -41,7 +56,31 @@ impl ExecutorPeer {
     pub(super) fn reap(&mut self) {
         match self {
             Self::Child(process) => _ = process.reap(),
-            Self::Connected(peer) => peer.reap(),
+            Self::Connected(peer) | Self::Above(peer) => peer.reap(),
+        }
+    }
+}
+
+/// Waits for the end of a process.
+pub(super) fn wait_for_process(ended: &OwnedFd) {
+    let mut ended = [PollFd::new(ended, PollFlags::IN)];
+    while let Err(Errno::INTR) = poll(&mut ended, None) {}
+}
+
+/// Waits for the channel. A child of the executor may hold that open: the end of the process counts too.
+pub(super) fn wait_for_either(
+    stream: BorrowedFd<'_>,
+    until: PollFlags,
+    ended: Option<&OwnedFd>,
+) -> Result<(), ChannelError> {
+    loop {
+        let mut awaited = vec![PollFd::from_borrowed_fd(stream, until)];
+        awaited.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
+        match poll(&mut awaited, None) {
+            Ok(_) if !awaited[0].revents().is_empty() => return Ok(()),
+            Ok(_) => return Err(ChannelError::Closed),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(ChannelError::System(error.into())),
         }
     }
 }
