@@ -18,7 +18,7 @@ fn run_with(options: &[&str], files: &[PathBuf]) -> Outcome {
 }
 
 /// Programs that another process runs.
-const PROGRAMS: [&str; 33] = [
+const PROGRAMS: [&str; 34] = [
     "c/arguments",
     "c/atexit_order",
     "c/broken_pipe",
@@ -39,6 +39,7 @@ const PROGRAMS: [&str; 33] = [
     "c/quick_exit",
     "c/signal_handlers",
     "c/standard_input",
+    "c/start_block",
     "c/thread_locals",
     "c/threads",
     "c/unflushed",

@@ -126,10 +126,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
     }
     give_back_free_memory();
 
-    let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
-    program.take_the_name();
-    program.register_finalizers()?;
     jit.publish_image();
+    let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end, as the code is
+    program.take_the_process();
+    program.register_finalizers()?;
     set_program_symbols(Arc::new(move |name: &CStr| {
         let found = executor::program_symbol(jit, name.to_str().ok()?)?;
         // An archive's member that was not needed so far may have come with it.

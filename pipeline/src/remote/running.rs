@@ -59,7 +59,7 @@ pub(super) fn run(run: ProgramRun, ground: &ProgramGround) -> ExitError {
     // An argument ends at a zero byte. The host has none.
     let arguments = arguments.into_iter().map(|argument| CString::new(argument).unwrap_or_default());
     let program: &'static Program = Box::leak(Box::new(Program::new(arguments))); // needed to the end
-    program.take_the_name();
+    program.take_the_process();
     if let Err(error) = program.register_finalizers().and_then(|()| exit_with_the_last_thread()) {
         return error;
     }

@@ -12,7 +12,7 @@
 //! The image is made by the process that links, and lies where the code runs. There `dl_iterate_phdr` tells of all memory of the program, also
 //! outside the stretches.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::fmt;
 
 use uruk_core::sync::Arc;
@@ -24,6 +24,8 @@ use crate::executor::{Actions, Executor, PublishError, Published};
 use crate::memory::{MappedSegments, SegmentKind, SegmentRequest};
 
 const HEADER_BYTES: usize = 64;
+/// Where the header says where the program starts.
+const ENTRY_AT: usize = 24;
 const PROGRAM_HEADER_BYTES: usize = 56;
 const PROGRAM_HEADERS: usize = 5;
 const DYNAMIC_AT: usize = HEADER_BYTES + PROGRAM_HEADERS * PROGRAM_HEADER_BYTES;
@@ -32,6 +34,8 @@ const DYNAMIC_ENTRIES: usize = 5;
 const EMPTY_AT: usize = DYNAMIC_AT + 16 * DYNAMIC_ENTRIES;
 /// `_IO_stdin_used`, which says for which C library a program was made.
 const STDIN_USED_AT: usize = EMPTY_AT + 32;
+/// `_start`, in the code of start files.
+const START_AT: u64 = 32;
 /// A header of unwind tables that says that there are none.
 const UNWIND_AT: usize = STDIN_USED_AT + 8;
 const BYTES: usize = UNWIND_AT + 8;
@@ -60,13 +64,15 @@ impl ProgramImage {
         if start != window.text.start {
             return Ok(None);
         }
-        let ends = (window.text.end.value(), window.data.end.value());
-        let image = image(place.architecture(), start.value(), ends, debuggers_record);
-        header.working(0).copy_from_slice(&image);
         let start_files = place.architecture().start_files();
         let mut code = memory
             .allocate("the program's start files", &[request(SegmentKind::Code, start_files.len(), 16)])?;
         code.working(0).copy_from_slice(start_files);
+        let ends = (window.text.end.value(), window.data.end.value());
+        let mut image = image(place.architecture(), start.value(), ends, debuggers_record);
+        let entry = code.address(0).value() + START_AT - start.value();
+        image[ENTRY_AT..ENTRY_AT + 8].copy_from_slice(&entry.to_le_bytes());
+        header.working(0).copy_from_slice(&image);
         let header = place.publish(header, None, Actions::default())?;
         let code = place.publish(code, None, Actions::default())?;
         let in_header = |at: usize| ExecutorAddr::new(start.value() + at as u64);
@@ -83,7 +89,7 @@ impl ProgramImage {
         symbols.extend(data(&["_IO_stdin_used"], in_header(STDIN_USED_AT)));
         symbols.extend(data(&["__GNU_EH_FRAME_HDR"], in_header(UNWIND_AT)));
         symbols.extend(data(&EMPTY, in_header(EMPTY_AT)));
-        for (at, name) in [(0, "_init"), (16, "_fini"), (32, "_start")] {
+        for (at, name) in [(0, "_init"), (16, "_fini"), (START_AT, "_start")] {
             let address = ExecutorAddr::new(code.address(0).value() + at);
             symbols
                 .push((name, ExecutorSymbolDef::new(address, SymbolFlags::EXPORTED | SymbolFlags::CALLABLE)));
@@ -195,6 +201,37 @@ fn program_header(kind: u32, flags: u32, at: u64, bytes: u64) -> libc::Elf64_Phd
 pub fn debuggers_record() -> u64 {
     // SAFETY: dlsym with a terminated name has no other obligation.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) }.expose_provenance() as u64
+}
+
+/// The value of an entry of the auxiliary vector, as a program finds it: of its own image, if one is published, or of the process. `None` if the
+/// system gives none.
+pub(super) fn auxiliary_value(kind: u64) -> Option<u64> {
+    let header = || PUBLISHED.lock().as_ref().map(|published| published.header);
+    let of_image = match kind {
+        libc::AT_PHDR => header().map(|header| header + HEADER_BYTES as u64),
+        libc::AT_PHNUM => header().map(|_| PROGRAM_HEADERS as u64),
+        libc::AT_ENTRY => header().map(|header| {
+            // SAFETY: the header stays, and has its entry there.
+            header + unsafe { ExecutorAddr::new(header + ENTRY_AT as u64).to_ptr::<u64>().read_unaligned() }
+        }),
+        _ => None,
+    };
+    of_image.or_else(|| {
+        // SAFETY: `errno` is this thread's, and asking for an entry has no other obligation.
+        unsafe {
+            *libc::__errno_location() = 0;
+            let value = libc::getauxval(kind);
+            (value != 0 || *libc::__errno_location() == 0).then_some(value)
+        }
+    })
+}
+
+/// `getauxval` for linked code, and for libraries that were loaded for it.
+pub(super) extern "C" fn getauxval(kind: c_ulong) -> c_ulong {
+    let is_of_image = matches!(kind, libc::AT_PHDR | libc::AT_PHNUM | libc::AT_ENTRY);
+    let known = if is_of_image { auxiliary_value(kind) } else { None };
+    // SAFETY: it has no obligation, and sets `errno` where there is no entry.
+    known.unwrap_or_else(|| unsafe { libc::getauxval(kind) })
 }
 
 /// The program's header and memory, as `dl_iterate_phdr` tells them.

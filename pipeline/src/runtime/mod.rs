@@ -28,6 +28,7 @@ pub mod image;
 pub mod in_process;
 mod loaded;
 pub mod process;
+mod start_block;
 #[doc(hidden)]
 pub mod startup;
 #[doc(hidden)]

@@ -13,13 +13,14 @@
 //! thread anywhere.
 
 use std::ffi::{CString, c_char, c_int};
-use std::ptr;
+use std::sync::OnceLock;
 
 use uruk_core::ExecutorAddr;
 use uruk_core::sync::{Arc, Mutex};
 
 use super::entry;
 use super::exit::{self, ExitError};
+use super::start_block::StartBlock;
 use crate::arch::host;
 pub use crate::executor::ArrayFunction;
 
@@ -29,38 +30,37 @@ pub const DEFAULT_PRIORITY: i32 = 65535;
 /// A program that runs as if the process were its own.
 #[derive(Debug)]
 pub struct Program {
-    argc: c_int,
-    argv: *mut *mut c_char,
+    block: StartBlock,
     finalizers: Arc<Mutex<Vec<ArrayFunction>>>,
 }
 
-// SAFETY: the argument vector is leaked memory that the engine writes once, before the value exists; program code
-// may write to it as in any process.
-unsafe impl Send for Program {}
-// SAFETY: as above; `&Program` only reads the pointer.
-unsafe impl Sync for Program {}
-
 impl Program {
-    /// A program with these arguments, the first of which is its name. They stay in memory for ever.
+    /// A program with these arguments, the first of which is its name, and with the environment of the moment: in a
+    /// block as the system makes one (`start_block.rs`), which stays in memory for ever. To be called when the program's
+    /// [image](super::image::publish) is published, if it has one.
     pub fn new(arguments: impl IntoIterator<Item = CString>) -> Self {
-        let mut argv: Vec<_> = arguments.into_iter().map(CString::into_raw).collect();
-        let argc = argv.len() as c_int;
-        argv.push(ptr::null_mut());
-        Self { argc, argv: Box::leak(argv.into_boxed_slice()).as_mut_ptr(), finalizers: Arc::default() }
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        Self { block: StartBlock::new(&arguments), finalizers: Arc::default() }
     }
 
-    /// Makes the C library name the program in its messages (`error`, `warn`, `assert`), as `argv[0]` says, and the
-    /// system this thread and those that it starts. `getauxval(AT_EXECFN)` answers with that name too.
+    /// Has the C library take the program's environment, and name the program in its messages (`error`, `warn`, `assert`), as
+    /// `argv[0]` says, and the system this thread and those that it starts. `getauxval(AT_EXECFN)` answers with that name too.
     ///
     /// Changes the whole process: for a process that is the program's alone.
-    pub fn take_the_name(&self) {
-        if self.argc == 0 {
+    pub fn take_the_process(&self) {
+        self.take_the_name();
+        // SAFETY: the block's vector stays. No other thread reads the environment now, as before any `main`.
+        unsafe { environ = self.block.envp };
+    }
+
+    fn take_the_name(&self) {
+        if self.block.argc == 0 {
             return;
         }
         // SAFETY: `argv[0]` is a terminated string that stays; the C library's two pointers are meant to be set, and
         // threads that read them find one string or the other.
         unsafe {
-            let name = *self.argv;
+            let name = *self.block.argv;
             let slash = libc::strrchr(name, c_int::from(b'/'));
             program_invocation_name = name;
             program_invocation_short_name = if slash.is_null() { name } else { slash.add(1) };
@@ -100,7 +100,7 @@ impl Program {
     /// Each can be called as `void (int, char **, char **)`.
     pub unsafe fn run_initializers(&self, functions: impl IntoIterator<Item = ArrayFunction>) {
         // SAFETY: the caller's obligation; the vectors are those of a process.
-        unsafe { run_in_order(functions, self.argc, self.argv) };
+        unsafe { run_in_order(functions, self.block) };
     }
 
     /// Runs `main` on this thread and exits with its result.
@@ -110,36 +110,33 @@ impl Program {
     pub unsafe fn run_main_and_exit(&self, entry: ExecutorAddr) -> ! {
         // SAFETY: the caller's obligation; the vectors are those of a process. `exit` may be called once no exit
         // handler is running, which holds while `main` is.
-        unsafe { entry::call_main_and_exit(entry, self.argc, self.argv, environment()) }
+        unsafe { entry::call_main_and_exit(entry, self.block.argc, self.block.argv, environment()) }
     }
 
     /// The argument count and vector, as `main` gets them.
     pub const fn arguments(&self) -> (c_int, *mut *mut c_char) {
-        (self.argc, self.argv)
+        (self.block.argc, self.block.argv)
     }
 }
 
 /// Runs elements of `.init_array`s on this thread as [`Program::run_initializers`] does, for a program that has no arguments: it
-/// shares the process with its host.
+/// shares the process with its host. Its block has the environment that the host had when the first such function ran.
 ///
 /// # Safety
 /// As for [`Program::run_initializers`].
 pub unsafe fn run_initializers(functions: impl IntoIterator<Item = ArrayFunction>) {
-    let mut arguments: [*mut c_char; 1] = [ptr::null_mut()];
-    // SAFETY: the caller's obligation; a null pointer ends the vector.
-    unsafe { run_in_order(functions, 0, arguments.as_mut_ptr()) };
+    static BLOCK: OnceLock<StartBlock> = OnceLock::new();
+    // SAFETY: the caller's obligation.
+    unsafe { run_in_order(functions, *BLOCK.get_or_init(|| StartBlock::new(&[]))) };
 }
 
-unsafe fn run_in_order(
-    functions: impl IntoIterator<Item = ArrayFunction>,
-    argc: c_int,
-    argv: *mut *mut c_char,
-) {
+unsafe fn run_in_order(functions: impl IntoIterator<Item = ArrayFunction>, block: StartBlock) {
+    let StartBlock { argc, argv, envp } = block;
     let mut functions: Vec<_> = functions.into_iter().collect();
     functions.sort_unstable();
     for function in functions {
         // SAFETY: the caller's obligation.
-        unsafe { entry::call_initializer(function.address, argc, argv, environment()) };
+        unsafe { entry::call_initializer(function.address, argc, argv, envp) };
     }
 }
 
@@ -193,13 +190,14 @@ unsafe fn name_what_was_executed(name: *mut c_char) {
     }
 }
 
-fn environment() -> *mut *mut c_char {
+/// The environment as the C library has it.
+pub(super) fn environment() -> *mut *mut c_char {
     // SAFETY: the C library's pointer is read as `main`'s caller reads it.
     unsafe { environ }
 }
 
 unsafe extern "C" {
-    static environ: *mut *mut c_char;
+    static mut environ: *mut *mut c_char;
     static mut program_invocation_name: *mut c_char;
     static mut program_invocation_short_name: *mut c_char;
 }

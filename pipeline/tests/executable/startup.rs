@@ -74,7 +74,7 @@ fn function(priority: i32, unit: u32, address: *const ()) -> ArrayFunction {
 
 fn run_as_program(how: &str) -> ! {
     let program = Program::new([c"/some/where/program".into(), CString::new(how).unwrap()]);
-    program.take_the_name();
+    program.take_the_process();
     exit::on_exit(|status| say(&format!("status {status}"))).unwrap();
     program.register_finalizers().unwrap();
     // SAFETY: the functions have the types of their arrays.

@@ -11,6 +11,7 @@
 //! | `dlsym`, `dlvsym` | `RTLD_NEXT` and `RTLD_DEFAULT` depend on the caller's library, and linked code is in none |
 //! | `dladdr` | linked functions belong to the program, as in an executable |
 //! | `dl_iterate_phdr` | linked code is an object of the process too (`image.rs`) |
+//! | `getauxval` | the header and the entry are the program's, as in its block at start |
 //! | `pthread_create`, `thrd_create` | the new thread has the thread-local variables of linked code from the start |
 //! | `_dl_find_object` | an unwinder inside linked code has to find linked code |
 //! | `_Unwind_FindEnclosingFunction` | a function that is compiled when it is called has its stub's address |
@@ -57,6 +58,7 @@ pub fn jit_overrides() -> Vec<(&'static str, ExecutorSymbolDef)> {
         ("dlvsym", function(dlvsym as *const ())),
         ("dladdr", function(dladdr as *const ())),
         ("dl_iterate_phdr", function(image::dl_iterate_phdr as *const ())),
+        ("getauxval", function(image::getauxval as *const ())),
         ("pthread_create", function(threads::pthread_create as *const ())),
         ("thrd_create", function(threads::thrd_create as *const ())),
         ("sigaction", function(handlers::sigaction as *const ())),
@@ -89,6 +91,7 @@ pub(super) fn told_to_libraries(name: &CStr) -> Option<*mut c_void> {
     let function = match name.to_bytes() {
         b"dladdr" => dladdr as *const (),
         b"dl_iterate_phdr" => image::dl_iterate_phdr as *const (),
+        b"getauxval" => image::getauxval as *const (),
         b"sigaction" if fatal::is_reporting() => handlers::sigaction as *const (),
         b"signal" | b"ssignal" | b"bsd_signal" if fatal::is_reporting() => handlers::signal as *const (),
         b"sigaltstack" if fatal::is_reporting() => fatal::sigaltstack as *const (),
