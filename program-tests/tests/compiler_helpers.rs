@@ -1,5 +1,6 @@
 //! Functions that code generation alone refers to: no file of the program names them, and compilers have libraries of them.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -54,4 +55,32 @@ fn a_helper_that_is_nowhere_is_told_as_one() {
     let stderr = String::from_utf8_lossy(&outcome.stderr);
     assert_eq!(outcome.end, End::Exited(1), "{stderr}");
     assert!(stderr.contains("install clang's library") && !stderr.contains("did you mean"), "{stderr}");
+}
+
+/// Functions are compiled when they are called, so the program was ended by `abort` in its middle.
+#[test]
+fn a_helper_that_is_nowhere_is_refused_at_start() {
+    let hidden = "for directory in /usr/lib/llvm-*/lib/clang /usr/lib/clang /usr/lib64/clang; do test ! -d $directory || mount -t tmpfs none $directory || exit; done; ";
+    let apart = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", &[hidden, script].concat()]);
+        run(&mut command, &Input::default(), Duration::from_secs(60)).ok()
+    };
+    if !apart("true").is_some_and(|outcome| outcome.end == End::Exited(0)) {
+        // Nothing is left to say without a reader.
+        let _ = writeln!(std::io::stderr(), "skipped: directories cannot be hidden here");
+        return;
+    }
+    let bitcode =
+        linked("small.c", SMALL_FLOATS, &["-O1", "-emit-llvm", "-c"], "small.bc").expect("it compiles");
+    for option in ["-O1", "--lazy", "--lazy=module", "--tiered"] {
+        let outcome = apart(&format!("exec {} run {option} {}", uruk().display(), bitcode.display()));
+        let Outcome { end, stdout, stderr, .. } = outcome.expect("it starts");
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert_eq!((end, &*stdout), (End::Exited(1), &b""[..]), "{option}: {stderr}");
+        assert!(
+            stderr.contains("fbf2` is a function of compilers") && stderr.contains("install clang's library"),
+            "{option}: {stderr}"
+        );
+    }
 }

@@ -31,6 +31,7 @@ public:
   std::vector<Body> Bodies; // In their order, which is that of the functions.
   AssemblyNames All;        // The assembly of all bodies.
   bool IsSanitized = false;
+  bool HasBFloat = false; // Whether values may have this type.
 
   Error read(StringRef Bitcode) {
     BitstreamCursor Stream(Bitcode);
@@ -51,6 +52,7 @@ private:
     return eachBlock(Stream, bitc::MODULE_BLOCK_ID, [&](unsigned Block) {
       switch (Block) {
       case bitc::BLOCKINFO_BLOCK_ID: return readBlockInfo(Stream);
+      case bitc::TYPE_BLOCK_ID_NEW: return readTypes(Stream);
       case bitc::CONSTANTS_BLOCK_ID: return readConstants(Stream, nullptr);
       case bitc::FUNCTION_BLOCK_ID: {
         Bodies.emplace_back();
@@ -68,6 +70,18 @@ private:
     if (!Read) return Read.takeError();
     if (*Read) Info = std::move(**Read);
     return Error::success();
+  }
+
+  Error readTypes(BitstreamCursor &Stream) {
+    if (Error Failed = Stream.EnterSubBlock(bitc::TYPE_BLOCK_ID_NEW)) return Failed;
+    while (true) {
+      Expected<BitstreamEntry> Entry = Stream.advance();
+      if (!Entry) return Entry.takeError();
+      if (Entry->Kind != BitstreamEntry::Record) return Error::success();
+      Expected<unsigned> Code = Stream.skipRecord(Entry->ID);
+      if (!Code) return Code.takeError();
+      HasBFloat |= *Code == bitc::TYPE_CODE_BFLOAT;
+    }
   }
 
   template <typename Each> static Error eachBlock(BitstreamCursor &Stream, unsigned Block, Each Enter) {
@@ -147,6 +161,14 @@ std::optional<BitcodeModule> onlyModule(MemoryBufferRef File) {
   return std::nullopt;
 }
 
+// Declares the functions that code generation may call for values of this type, and that not every machine has. A session that misses one
+// compiles the module before the program starts, and so finds out whether it is called.
+void declareHelpers(Module &M) {
+  Type *Small = Type::getBFloatTy(M.getContext());
+  std::pair<const char *, Type *> Helpers[] = {{"__truncsfbf2", Type::getFloatTy(M.getContext())}, {"__truncdfbf2", Type::getDoubleTy(M.getContext())}};
+  for (auto [Name, From] : Helpers) M.getOrInsertFunction(Name, FunctionType::get(Small, {From}, false));
+}
+
 } // namespace
 
 extern "C" {
@@ -159,6 +181,7 @@ void uruk_llvm_read_notable(LLVMModuleRef Handle, const char *Bytes, size_t Size
   if (!Bitcode) return; // More than one were joined, and read whole.
   Signs Found;
   if (Error Failed = Found.read(Bitcode->getBuffer())) consumeError(std::move(Failed));
+  if (Found.HasBFloat) declareHelpers(M);
   bool All = Found.IsSanitized || M.getModuleFlag("kcfi");
   SmallVector<Function *, 8> Notable;
   auto Next = Found.Bodies.begin(), End = Found.Bodies.end();
