@@ -64,17 +64,18 @@ fn executor() {
 
 /// An executor whose first answers are sound, but for one.
 fn tell_a_lie(lie: &str) {
-    const PROTOCOL: u8 = 5;
+    const PROTOCOL: u8 = 6;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("there is a stdin");
     let mut channel = Channel::new(stdin);
     receive_descriptors(channel.stream()).expect("they come");
     channel.receive().expect("a greeting");
     // Process 1 of x86-64, in pages of 4 KiB.
-    let ready = |protocol: u8, base: &[u8]| [&[protocol, 1, 62, 0x80, 0x20], base, &[0; 7]].concat();
+    let ready = |protocol: u8, base: &[u8]| [&[protocol, 1, 62, 0x80, 0x20], base, &[0; 8]].concat();
     let sound = ready(PROTOCOL, &[0x80, 0x80, 0x04]); // memory begins at 0x10000
     let (kind, body) = match lie {
         "version" => (2, ready(1, &[0x80, 0x80, 0x04])),
         "base" => (2, ready(PROTOCOL, &[1])),
+        "zeros" => (2, [&sound[..8], &[1], &[0; 7]].concat()), // no whole page
         "half" => (2, vec![PROTOCOL]),
         "machine" => (2, [&[PROTOCOL, 1, 3, 0x80, 0x20], &sound[5..]].concat()),
         "arm" => (2, [&[PROTOCOL, 1, 0xb7, 1, 0x80, 0x20], &sound[5..]].concat()),
@@ -541,6 +542,7 @@ fn an_executor_that_lies_is_an_error_and_is_ended() {
     let lies = [
         ("version", "it is no executor of this version"),
         ("base", "no memory begins at 0x1"),
+        ("zeros", "no memory begins at 0x10000 in pages of 4096 bytes"),
         ("half", "it is no executor of this version"),
         ("kind", "it is no executor of this version"),
         ("machine", "it runs code of machine 3, which is not linked here"),
