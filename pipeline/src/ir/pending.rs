@@ -34,6 +34,7 @@ pub struct PendingModule {
 pub(super) enum Source {
     /// Bitcode or text, read when the unit is materialized.
     Unread(ObjectBuffer),
+    /// A module whose context others use too, that has addresses of this process in it, or that was found by its shape.
     Module(ThreadSafeModule),
     /// The variables of a module whose functions are compiled when they are called.
     Data(LazyModule),
@@ -136,6 +137,15 @@ fn apart(module: &mut ThreadSafeModule, compiler: &IrCompiler) -> Result<(), Com
 }
 
 impl Source {
+    /// A module until it is wanted: bitcode, so that its context goes. A context that others use stays in any case, and what has addresses of
+    /// this process in it is known by the module alone.
+    pub(super) fn waiting(module: ThreadSafeModule) -> Result<Self, CompileError> {
+        if module.context().is_shared() || module.is_bound_to_process() {
+            return Ok(Self::Module(module));
+        }
+        Ok(Self::Unread(module.to_bitcode()?))
+    }
+
     pub(super) fn name(&self) -> &Arc<str> {
         match self {
             Self::Unread(source) | Self::Compiled(source) => source.name(),
