@@ -169,6 +169,7 @@ pub use request::Request;
 pub use scope::Scope;
 pub use unmapping::Unmapping;
 pub use uruk_core::{OwnedTracker, RefusedRemoval, RemovalPolicy};
+pub use uruk_dispatch::AfterFork;
 pub use uruk_pipeline::lazy::LazyCallFailure;
 
 #[cfg(feature = "llvm")]

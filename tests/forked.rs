@@ -6,8 +6,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use uruk::{Jit, JitError};
-use uruk_core::{CloseError, LookupError, WaitError};
+use uruk::{AfterFork, Jit, JitError};
+use uruk_core::sync::{Arc, Latch};
+use uruk_core::{CloseError, ExecutorAddr, FnUnit, LookupError, LookupRequest, LookupSet, WaitError};
 use uruk_pipeline::object::ObjectBuffer;
 
 const ALONE: &str = "URUK_TEST_ALONE";
@@ -48,7 +49,10 @@ fn in_a_child(work: impl FnOnce()) {
 
 /// An engine with so many threads, whose functions `f` and `g` answer 1 and 2.
 fn engine(threads: usize) -> Jit {
-    let jit = Jit::builder().threads(threads).build().expect("an engine for this machine");
+    with_functions(Jit::builder().threads(threads).build().expect("an engine for this machine"))
+}
+
+fn with_functions(jit: Jit) -> Jit {
     for (name, answer) in [("f", 1), ("g", 2)] {
         let stem = std::env::temp_dir().join(format!("uruk-forked-{}-{name}", std::process::id()));
         let (source, object) = (stem.with_extension("c"), stem.with_extension("o"));
@@ -118,4 +122,58 @@ fn a_child_links_where_no_thread_is_missing() {
         drop((own, unused));
     });
     assert_eq!(call(&in_place, "g").expect("the parent has its own"), 2);
+}
+
+/// `multiprocessing` of Python forks a process whose engine has compiled before.
+#[test]
+fn a_child_goes_on_in_place_if_that_was_asked_for() {
+    if !alone("a_child_goes_on_in_place_if_that_was_asked_for") {
+        return;
+    }
+    let jit = Jit::builder().threads(2).after_fork(AfterFork::InPlace).build();
+    let jit = with_functions(jit.expect("an engine for this machine"));
+    assert_eq!(call(&jit, "f").expect("linked"), 1);
+    #[cfg(feature = "llvm")]
+    jit.add_ir_text("h.ll", "define i32 @h() { ret i32 3 }").expect("valid");
+    for _ in 0..2 {
+        in_a_child(|| {
+            assert_eq!(call(&jit, "f").expect("linked before the fork"), 1);
+            assert_eq!(call(&jit, "g").expect("linked in the child"), 2);
+            #[cfg(feature = "llvm")]
+            assert_eq!(call(&jit, "h").expect("compiled in the child"), 3);
+            jit.session().close().expect("nothing is left");
+        });
+    }
+    assert_eq!(call(&jit, "g").expect("the parent goes on"), 2);
+    let mut jit = Some(jit);
+    in_a_child(|| drop(jit.take()));
+}
+
+/// The unit's thread is the parent's: its symbols would never come.
+#[test]
+fn a_child_of_a_fork_amidst_a_task_is_refused() {
+    if !alone("a_child_of_a_fork_amidst_a_task_is_refused") {
+        return;
+    }
+    let jit = Jit::builder().threads(2).after_fork(AfterFork::InPlace).build();
+    let jit = with_functions(jit.expect("an engine for this machine"));
+    let (begun, end) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+    let unit = {
+        let (begun, end) = (begun.clone(), end.clone());
+        FnUnit::new([jit.intern("slow")], move |request| {
+            begun.open();
+            end.wait();
+            request.addresses([("slow", ExecutorAddr::new(1))])
+        })
+    };
+    jit.main_dylib().define(Box::new(unit)).expect("a new name");
+    let name = LookupSet::one(jit.intern("slow"));
+    jit.session().lookup_async(LookupRequest::along(jit.main_dylib(), name), |_| ());
+    begun.wait();
+    in_a_child(|| {
+        let error = call(&jit, "g").expect_err("a task is under way");
+        assert!(matches!(error, JitError::Lookup(LookupError::Wait(WaitError::Forked))), "{error}");
+    });
+    end.open();
+    assert_eq!(call(&jit, "g").expect("the parent goes on"), 2);
 }

@@ -1,11 +1,14 @@
 //! The work-stealing dispatcher as an embedder sees it.
 
 use std::any::Any;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use uruk_core::sync::{Arc, Latch};
-use uruk_core::{LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting, refuse_wait_in_leaf};
+use uruk_core::{
+    InPlaceTaskDispatcher, LimitReached, Task, TaskDispatcher, TaskPriority, WaitError, Waiting,
+    refuse_wait_in_leaf,
+};
 
 use crate::current;
 use crate::limits::BoundsWanted;
@@ -45,6 +48,8 @@ use crate::threads::{Permits, Threads};
 /// ORC: `DynamicThreadPoolTaskDispatcher`, which starts a thread for each task.
 pub struct WorkStealingTaskDispatcher {
     pool: Arc<Pool>,
+    /// Runs the tasks of a child of a fork, if that was asked for.
+    in_child: Option<InPlaceTaskDispatcher>,
 }
 
 impl fmt::Debug for WorkStealingTaskDispatcher {
@@ -72,6 +77,19 @@ pub struct WorkStealingTaskDispatcherBuilder {
     clock: Clock,
     measure_waits: bool,
     permits: Permits,
+    after_fork: AfterFork,
+}
+
+/// The fate of a pool in the child of a fork, where its threads are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AfterFork {
+    /// Lookups that need a thread of the parent are refused: [`WaitError::Forked`].
+    #[default]
+    Refuse,
+    /// Tasks run on the threads that wait for them. Lookups are refused as above only if the pool had tasks at the moment of the fork: what these
+    /// were at work on stays as it was.
+    InPlace,
 }
 
 /// Why a dispatcher was not built.
@@ -115,7 +133,21 @@ impl WorkStealingTaskDispatcher {
             clock: Clock::default(),
             measure_waits: false,
             permits: Permits::default(),
+            after_fork: AfterFork::default(),
         }
+    }
+
+    /// Whether no task is queued or runs.
+    pub fn is_idle(&self) -> bool {
+        self.pool.gate.pending() == 0
+    }
+
+    /// The dispatcher in the pool's place, if this is the child of a fork that came when the pool had no task.
+    #[inline]
+    fn child(&self) -> Option<&InPlaceTaskDispatcher> {
+        let in_child = self.in_child.as_ref()?;
+        let has_forked = self.pool.threads.are_here().is_err();
+        (has_forked && self.is_idle()).then_some(in_child)
     }
 
     /// Runs `block`, which may wait for something that the pool cannot see, while another thread does this one's work.
@@ -200,6 +232,12 @@ impl WorkStealingTaskDispatcherBuilder {
         self
     }
 
+    /// Its fate in the child of a fork.
+    pub fn after_fork(mut self, after_fork: AfterFork) -> Self {
+        self.after_fork = after_fork;
+        self
+    }
+
     /// Asks before each thread, whose start it may refuse as the operating system might. For tests.
     #[doc(hidden)]
     pub fn before_each_thread(mut self, asked: Arc<dyn Fn() -> io::Result<()> + Send + Sync>) -> Self {
@@ -221,7 +259,8 @@ impl WorkStealingTaskDispatcherBuilder {
         let threads = Threads::new(self.thread_name_prefix, self.stack_size_bytes, self.permits);
         let stopwatch = Stopwatch::new(self.measure_waits.then_some(self.clock));
         let pool = Pool::new(self.workers, threads, self.bounds.of(self.workers), stopwatch);
-        Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool) })
+        let in_child = (self.after_fork == AfterFork::InPlace).then(InPlaceTaskDispatcher::default);
+        Ok(WorkStealingTaskDispatcher { pool: Arc::new(pool), in_child })
     }
 }
 
@@ -231,38 +270,65 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
     /// # Errors
     /// Gives a task back when the pool is closed, or when no thread can be had to run it.
     fn dispatch(&self, task: Task) -> Result<(), Task> {
-        self.pool.dispatch(task)
+        match self.child() {
+            Some(child) => child.dispatch(task),
+            None => self.pool.dispatch(task),
+        }
     }
 
     fn dispatch_all(&self, tasks: &mut Vec<Task>) {
-        self.pool.dispatch_all(tasks);
+        match self.child() {
+            Some(child) => child.dispatch_all(tasks),
+            None => self.pool.dispatch_all(tasks),
+        }
     }
 
     fn runs_here(&self) -> Result<(), WaitError> {
-        self.pool.threads.are_here()
+        if self.child().is_some() { Ok(()) } else { self.pool.threads.are_here() }
     }
 
     /// Gives up the queued tasks if threads were refused and none is left to run them.
     fn run_ready(&self) {
-        self.pool.settle();
+        match self.child() {
+            Some(child) => child.run_ready(),
+            None => self.pool.settle(),
+        }
+    }
+
+    fn in_place(&self) -> Option<&InPlaceTaskDispatcher> {
+        self.child()
     }
 
     fn wait(&self, latch: &Latch) -> Result<(), WaitError> {
-        if latch.is_open() { Ok(()) } else { self.blocking(|| latch.wait()) }
+        match self.child() {
+            Some(child) => child.wait(latch),
+            None if latch.is_open() => Ok(()),
+            None => self.blocking(|| latch.wait()),
+        }
+    }
+
+    fn wait_until(&self, latch: &Latch, left: &dyn Fn() -> Duration) -> Result<bool, WaitError> {
+        if let Some(child) = self.child() {
+            return child.wait_until(latch, left);
+        }
+        self.blocking(|| latch.wait_while(left))
     }
 
     fn blocking(&self, block: &mut dyn FnMut()) -> Result<(), WaitError> {
-        WorkStealingTaskDispatcher::blocking(self, block)
+        match self.child() {
+            Some(child) => TaskDispatcher::blocking(child, block),
+            None => WorkStealingTaskDispatcher::blocking(self, block),
+        }
     }
 
     fn admits(&self, priority: TaskPriority, count: usize) -> Result<(), LimitReached> {
-        self.pool.admits(priority, count)
+        if self.child().is_some() { Ok(()) } else { self.pool.admits(priority, count) }
     }
 
     /// # Errors
     /// As [`TaskDispatcher::blocking`].
     fn wait_for_room(&self, priority: TaskPriority, count: usize) -> Result<(), WaitError> {
-        if self.pool.admits(priority, count).is_ok() {
+        if self.child().is_some() || self.pool.admits(priority, count).is_ok() {
             return Ok(());
         }
         refuse_wait_in_leaf()?;
@@ -287,7 +353,10 @@ impl TaskDispatcher for WorkStealingTaskDispatcher {
     }
 
     fn shutdown(&self) {
-        self.pool.shutdown();
+        match self.child() {
+            Some(child) => child.shutdown(),
+            None => self.pool.shutdown(),
+        }
     }
 }
 

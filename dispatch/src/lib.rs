@@ -21,7 +21,7 @@ pub mod queues;
 pub mod sleep;
 
 pub use current::current_worker;
-pub use dispatcher::{BuildError, WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
+pub use dispatcher::{AfterFork, BuildError, WorkStealingTaskDispatcher, WorkStealingTaskDispatcherBuilder};
 pub use metrics::{Metrics, PerPriority, WaitHistogram};
 #[cfg(all(feature = "rayon", not(any(uruk_loom, uruk_shuttle))))]
 pub use rayon::{RayonMetrics, RayonTaskDispatcher, RayonTaskDispatcherBuilder};

@@ -2,7 +2,7 @@
 
 use uruk_core::sync::Arc;
 use uruk_core::{ExecutionSession, InPlaceTaskDispatcher, SessionError, SessionEvent, TaskDispatcher};
-use uruk_dispatch::WorkStealingTaskDispatcher;
+use uruk_dispatch::{AfterFork, WorkStealingTaskDispatcher};
 use uruk_pipeline::debug::{self, PerfFormat};
 use uruk_pipeline::executor::{Executor, PublishError};
 use uruk_pipeline::linking::{CollectedObjects, ObjectLinkingLayer};
@@ -14,6 +14,7 @@ use uruk_pipeline::runtime::image::{self, ProgramImage};
 use uruk_pipeline::runtime::in_process::InProcessExecutor;
 use uruk_pipeline::runtime::process::ProcessSymbols;
 
+use super::forks::rest_before_forks;
 use crate::error::JitError;
 #[cfg(feature = "llvm")]
 use crate::remote::Remote;
@@ -31,6 +32,7 @@ pub(super) struct EngineOptions {
     pub(super) on_error: Option<ErrorReporter>,
     pub(super) reports_all_failures: bool,
     pub(super) background_workers: Option<usize>,
+    pub(super) after_fork: AfterFork,
     pub(super) keeps_dependants: bool,
     pub(super) owns_process: bool,
     pub(super) debugger: bool,
@@ -62,6 +64,7 @@ impl EngineOptions {
             on_error: None,
             reports_all_failures: false,
             background_workers: None,
+            after_fork: AfterFork::default(),
             keeps_dependants: true,
             owns_process: false,
             debugger: is_on("URUK_DEBUGGER"),
@@ -174,9 +177,15 @@ impl EngineOptions {
         Ok(match self.threads.unwrap_or_else(of_cores) {
             0 => Arc::new(InPlaceTaskDispatcher::default()),
             threads => {
-                let pool = WorkStealingTaskDispatcher::builder().workers(threads);
+                let pool = WorkStealingTaskDispatcher::builder().workers(threads).after_fork(self.after_fork);
                 let workers = self.background_workers.into_iter();
-                Arc::new(workers.fold(pool, |pool, workers| pool.background_workers_max(workers)).build()?)
+                let pool =
+                    workers.fold(pool, |pool, workers| pool.background_workers_max(workers)).build()?;
+                let pool = Arc::new(pool);
+                if self.after_fork == AfterFork::InPlace {
+                    rest_before_forks(&pool);
+                }
+                pool
             }
         })
     }

@@ -1,10 +1,12 @@
 //! How a [`Jit`] is set up.
 
 #[cfg(feature = "llvm")]
+mod after_fork;
 mod compile;
 mod engine;
 #[cfg(feature = "llvm")]
 mod executor;
+mod forks;
 #[cfg(feature = "llvm")]
 mod helpers;
 mod outputs;

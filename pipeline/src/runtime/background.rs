@@ -21,6 +21,22 @@ static AT_REST: StaticForkLock<()> = StaticForkLock::new(());
 /// Held for a moment by threads that look where stubs lead, or lead them elsewhere: taken after [`AT_REST`], and before all other locks.
 static STUBS: StaticForkLock<()> = StaticForkLock::new(());
 
+/// Called before each fork; gone once it says `false`.
+type BeforeFork = Box<dyn Fn() -> bool + Send>;
+
+/// The calls before each fork, while nothing of ours is locked but this.
+static CALLED: StaticForkLock<Vec<BeforeFork>> = StaticForkLock::new(Vec::new());
+
+/// Has `before` called before each fork, until it says `false`. It may wait for other threads, though not for one that forks.
+///
+/// # Errors
+/// The system's error number if it has no room for our handlers.
+pub fn call_before_forks(before: impl Fn() -> bool + Send + 'static) -> Result<(), c_int> {
+    watch_forks()?;
+    CALLED.lock().push(Box::new(before));
+    Ok(())
+}
+
 /// Runs `look` so that no fork comes in between: it takes locks of stubs, which the child would find taken. It is short, and compiles
 /// nothing.
 pub(crate) fn between_forks<T>(look: impl FnOnce() -> T) -> T {
@@ -41,6 +57,8 @@ pub(crate) fn wait_for_rest() {
 /// waited for these.
 fn watch_forks() -> Result<(), c_int> {
     extern "C" fn before() {
+        CALLED.lock().retain(|before| before());
+        CALLED.hold();
         AT_REST.hold();
         STUBS.hold();
     }
@@ -49,6 +67,7 @@ fn watch_forks() -> Result<(), c_int> {
         unsafe {
             STUBS.let_go();
             AT_REST.let_go();
+            CALLED.let_go();
         }
     }
     extern "C" fn after_in_child() {
@@ -56,6 +75,7 @@ fn watch_forks() -> Result<(), c_int> {
         unsafe {
             STUBS.renew();
             AT_REST.renew();
+            CALLED.renew();
         }
     }
     static INSTALLED: OnceLock<c_int> = OnceLock::new();
