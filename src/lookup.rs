@@ -84,7 +84,7 @@ impl Scope {
     ///
     /// The bytes of objects, bitcode and text stay for that until their symbols are Ready. These can only be added again:
     ///
-    /// - modules that were built in memory, and units of one's own that have no [spare](uruk_core::MaterializationUnit::spare);
+    /// - modules that were built in a context which others use too, and units of one's own that have no [spare](uruk_core::MaterializationUnit::spare);
     /// - files that share sections with others, by which each is linked with all of them.
     ///
     /// # Concurrency
