@@ -270,6 +270,11 @@ unsafe extern "C-unwind" {
     pub(super) fn uruk_llvm_code_model(module: LLVMModuleRef, large_data_threshold: *mut u64) -> c_int;
     pub(super) fn uruk_llvm_instructions(module: LLVMModuleRef) -> u64;
     pub(super) fn uruk_llvm_normalize(module: LLVMModuleRef);
+    pub(super) fn uruk_llvm_foreign_producer(
+        bytes: *const c_char,
+        size: usize,
+        is_newer: *mut bool,
+    ) -> *mut c_char;
     pub(super) fn uruk_llvm_declares_type_tests(module: LLVMModuleRef) -> bool;
     pub(super) fn uruk_llvm_lower_type_tests(module: LLVMModuleRef) -> *mut c_char;
     pub(super) fn uruk_llvm_symbols(

@@ -11,7 +11,7 @@ use super::error::CompileError;
 use super::ffi::{self, MemoryBuffer, c_string, take_message};
 use super::module::{LockedModule, ThreadSafeModule, enter};
 use super::source::parse_error;
-use crate::object::{ObjectBuffer, is_script};
+use crate::object::{FileKind, ObjectBuffer, is_script};
 
 /// Reads bitcode whole, unverified.
 pub(super) fn bitcode(
@@ -47,6 +47,27 @@ pub(super) fn unread_bitcode(source: &ObjectBuffer) -> Result<ThreadSafeModule, 
     read(&ThreadSafeContext::try_new()?, source, "reading bitcode", read_lazy_bitcode)
 }
 
+/// LLVM's `message` about a file or a function of it, with the LLVM that made the file if it was another one. Of a newer one the message
+/// means nothing.
+pub(super) fn blamed(source: &ObjectBuffer, message: String) -> String {
+    if FileKind::of(source.bytes()) != FileKind::Bitcode {
+        return message;
+    }
+    let (bytes, mut is_newer) = (source.bytes(), false);
+    // SAFETY: the bytes live for the call, the flag can be written, and the text is taken over at once.
+    let producer = unsafe {
+        let (start, size) = (bytes.as_ptr().cast(), bytes.len());
+        take_message(ffi::uruk_llvm_foreign_producer(start, size, &raw mut is_newer))
+    };
+    match (producer.is_empty(), is_newer) {
+        (true, _) => message,
+        (false, true) => {
+            format!("{producer}, which reads no newer bitcode; compile it with that version or an older one")
+        }
+        (false, false) => format!("{message} ({producer})"),
+    }
+}
+
 type ReadModule = fn(&ContextGuard<'_>, &ObjectBuffer) -> Result<LLVMModuleRef, String>;
 
 fn read(
@@ -69,11 +90,12 @@ fn read(
             module.lock()?.set_identifier();
             Ok(module)
         }
-        (Ok(_), Some(message)) => Err(parse_error(source, &message)),
-        (Err(message), reported) if message.is_empty() => {
-            Err(parse_error(source, reported.as_deref().unwrap_or("LLVM gives no reason")))
+        (Ok(_), Some(message)) => Err(parse_error(source, &blamed(source, message))),
+        (Err(message), reported) => {
+            let own = (!message.is_empty()).then_some(message).or(reported);
+            let message = own.unwrap_or_else(|| "LLVM gives no reason".to_owned());
+            Err(parse_error(source, &blamed(source, message)))
         }
-        (Err(message), _) => Err(parse_error(source, &message)),
     }
 }
 
@@ -141,4 +163,60 @@ fn read_assembly(guard: &ContextGuard<'_>, source: &ObjectBuffer) -> Result<LLVM
         (failed, take_message(message))
     };
     if failed != 0 { Err(message) } else { Ok(module) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Six bits for each letter, as bitcode has the name of its producer.
+    fn bits_of(name: &str) -> Vec<bool> {
+        const LETTERS: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._";
+        let numbers = name.chars().map(|letter| LETTERS.find(letter).expect("it has six bits"));
+        numbers.flat_map(|number| (0..6).map(move |bit| number >> bit & 1 == 1)).collect()
+    }
+
+    /// Bitcode of which half is missing, made by `producer`.
+    fn damaged_by(producer: &str) -> ObjectBuffer {
+        const OURS: &str = "LLVM22.1.8";
+        assert_eq!(producer.len(), OURS.len());
+        let text =
+            ObjectBuffer::new("a.ll", "define i32 @f(i32 %x) { %y = add i32 %x, 1 ret i32 %y }".as_bytes());
+        let module = ThreadSafeModule::parse(&text).expect("it is IR");
+        let bitcode = module.to_bitcode().expect("it can be written");
+        let mut bytes = bitcode.bytes().to_vec();
+        let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (at % 8) & 1 == 1;
+        let (ours, theirs) = (bits_of(OURS), bits_of(producer));
+        let found = (0..bytes.len() * 8 - ours.len())
+            .find(|start| (0..ours.len()).all(|i| bit(&bytes, start + i) == ours[i]));
+        let start = found.expect("bitcode names its producer");
+        for (i, is_set) in theirs.iter().enumerate() {
+            let at = start + i;
+            bytes[at / 8] = bytes[at / 8] & !(1 << (at % 8)) | u8::from(*is_set) << (at % 8);
+        }
+        bytes.truncate(bytes.len() / 2);
+        ObjectBuffer::new("a.bc", bytes)
+    }
+
+    #[test]
+    fn bitcode_of_another_llvm_names_it_in_the_error() {
+        let error = |producer| {
+            let source = damaged_by(producer);
+            let whole =
+                bitcode(&ThreadSafeContext::try_new().expect("LLVM"), &source).expect_err("it is damaged");
+            let unread = unread_bitcode(&source).expect_err("it is damaged");
+            assert_eq!(whole, unread);
+            whole.to_string()
+        };
+        let newer = error("LLVM24.0.1");
+        assert!(
+            newer.contains("made by LLVM 24.0.1; this is 22.1.8, which reads no newer bitcode"),
+            "{newer}"
+        );
+        let older = error("LLVM21.1.8");
+        assert!(older.contains("(made by LLVM 21.1.8; this is 22.1.8)"), "{older}");
+        let others = error("APPLE_1_16");
+        assert!(others.contains("(made by APPLE_1_16; this is 22.1.8)"), "{others}");
+        assert!(!error("LLVM22.1.8").contains("made by"));
+    }
 }

@@ -4,7 +4,6 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 
 use rustc_hash::FxHashSet;
-use uruk_core::sync::Arc;
 
 use super::compile::IrCompiler;
 use super::error::CompileError;
@@ -48,7 +47,7 @@ impl Shell {
         normalize(&locked, compiler.target())?;
         // SAFETY: the module is alive and held, and outlives what is made of it, which goes with `Self`.
         let outline = || Ok(unsafe { ffi::uruk_llvm_shell(locked.raw(), compiler.keeps_debug_info) });
-        let raw = locked.enter("outlining", outline, |message| diagnosed(source.name(), message))?;
+        let raw = locked.enter("outlining", outline, |message| diagnosed(source, message))?;
         drop(locked);
         Ok(Self { raw, module, taken: FxHashSet::default(), source: source.clone() })
     }
@@ -91,7 +90,7 @@ impl Shell {
                 unsafe { take_message(ffi::uruk_llvm_reach(self.raw, sink, (&raw mut reached).cast())) };
             if message.is_empty() { Ok(()) } else { Err(message) }
         };
-        let diagnosed = |message| diagnosed(self.module.name(), message);
+        let diagnosed = |message| diagnosed(&self.source, message);
         self.module.lock()?.enter("following references", reach, diagnosed)?;
         Ok(reached)
     }
@@ -109,7 +108,7 @@ impl Shell {
             };
             if message.is_empty() { Ok(()) } else { Err(message) }
         };
-        locked.enter("reading a function", read, |message| diagnosed(self.module.name(), message))?;
+        locked.enter("reading a function", read, |message| diagnosed(&self.source, message))?;
         drop(locked);
         Ok(shape)
     }
@@ -145,8 +144,7 @@ impl Shell {
                 if raw.is_null() { Err(message) } else { Ok(raw) }
             }
         };
-        let raw =
-            locked.enter("taking a function", take, |message| diagnosed(self.module.name(), message))?;
+        let raw = locked.enter("taking a function", take, |message| diagnosed(&self.source, message))?;
         drop(locked);
         // SAFETY: the module was made in this context a moment ago, and has no other owner.
         Ok(unsafe { ThreadSafeModule::adopt(raw, name.into(), self.module.context().clone()) })
@@ -160,7 +158,7 @@ impl Shell {
             let message = unsafe { take_message(ffi::uruk_llvm_keep_data(self.raw)) };
             if message.is_empty() { Ok(()) } else { Err(message) }
         };
-        locked.enter("keeping data", keep, |message| diagnosed(self.module.name(), message))?;
+        locked.enter("keeping data", keep, |message| diagnosed(&self.source, message))?;
         drop(locked);
         Ok(self.into_module())
     }
@@ -183,6 +181,6 @@ impl Drop for Shell {
     }
 }
 
-fn diagnosed(module: &Arc<str>, message: String) -> CompileError {
-    CompileError::Diagnosed { module: module.clone(), message }
+fn diagnosed(source: &ObjectBuffer, message: String) -> CompileError {
+    CompileError::Diagnosed { module: source.name().clone(), message: read::blamed(source, message) }
 }

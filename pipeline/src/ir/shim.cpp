@@ -11,7 +11,9 @@
 #include <llvm-c/Core.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
+#include <llvm/Bitcode/BitcodeReader.h>
 #include <llvm/Config/Targets.h>
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/DataLayout.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/GlobalAlias.h>
@@ -211,8 +213,7 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
   if (!Locals) OfBodies = symbolsOfBodies(*unwrap(Handle));
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
-    if (G.isDeclaration() && (G.getName().starts_with("__start_") || G.getName().starts_with("__stop_")))
-      Bits |= SharesSections;
+    if (isEndOfSections(G)) Bits |= SharesSections;
     if (Object && !Object->isDeclaration() && Object->hasSection()) Bits |= sectionBits(Object->getSection());
     if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasAppendingLinkage() && V->hasInitializer()) {
       auto *List = dyn_cast<ArrayType>(V->getValueType());
@@ -292,6 +293,20 @@ void uruk_llvm_take_attached(LLVMModuleRef Handle, const char *Name, size_t Size
         Hear(Data, Text->getString().data(), Text->getLength());
   }
   M.eraseNamedMetadata(Named);
+}
+
+// Says by which LLVM the bitcode was made and which one this is; null if they are the same. `IsNewer` becomes whether that one is newer.
+char *uruk_llvm_foreign_producer(const char *Bytes, size_t Size, bool *IsNewer) {
+  Expected<std::string> Producer = getBitcodeProducerString(MemoryBufferRef(StringRef(Bytes, Size), "bitcode"));
+  if (!Producer) return consumeError(Producer.takeError()), nullptr;
+  StringRef Version = *Producer;
+  bool IsLlvms = Version.consume_front("LLVM");
+  if (Version.empty() || (IsLlvms && Version == LLVM_VERSION_STRING)) return nullptr;
+  unsigned Major = 0;
+  *IsNewer = IsLlvms && !Version.consumeInteger(10, Major) && Major > LLVM_VERSION_MAJOR;
+  Version = StringRef(*Producer);
+  StringRef Whose = Version.consume_front("LLVM") ? "LLVM " : "";
+  return LLVMCreateMessage(("made by " + Whose + Version + "; this is " + LLVM_VERSION_STRING).str().c_str());
 }
 
 } // extern "C"
