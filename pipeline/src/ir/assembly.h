@@ -20,6 +20,13 @@ struct AssemblySymbol {
   bool IsDefined = false, IsGlobal = false, IsWeak = false, IsHidden = false, IsInCode = true, IsThreadLocal = false, IsLocal = false;
 };
 
+// Whether a linker gives the ends of sections called `Name` names of their own, `__start_Name` and `__stop_Name`.
+inline bool isIdentifier(StringRef Name) {
+  return !Name.empty() && !isDigit(Name[0]) && all_of(Name, [](char C) { return isAlnum(C) || C == '_'; });
+}
+
+inline bool isEndOfSections(StringRef Name) { return Name.starts_with("__start_") || Name.starts_with("__stop_"); }
+
 class AssemblyNames {
 public:
   AssemblyNames() = default;
@@ -30,6 +37,8 @@ public:
   StringMap<AssemblySymbol> Symbols;
   // All words that may be names.
   StringSet<> Words;
+  // Sections that are entered by their names.
+  StringSet<> Sections;
 
   void read(StringRef Text) {
     Section = {}, Before = {}, Pushed.clear();
@@ -59,6 +68,12 @@ public:
 
   bool definesAny() const {
     return any_of(Symbols, [](const auto &Symbol) { return Symbol.second.IsDefined; });
+  }
+
+  // Whether it says something of sections that other files have too.
+  bool sharesSections() const {
+    return any_of(Sections, [](const auto &Section) { return isIdentifier(Section.first()); }) ||
+           any_of(Words, [](const auto &Word) { return isEndOfSections(Word.first()); });
   }
 
   bool usesAnyOf(const AssemblyNames &Others) const {
@@ -133,8 +148,9 @@ private:
     else if (Directive == ".previous") std::swap(Section, Before);
   }
 
-  static SectionKind sectionOf(StringRef Operands) {
+  SectionKind sectionOf(StringRef Operands) {
     StringRef Name = takeWord(Operands), Flags;
+    Sections.insert(Name);
     if (Operands.ltrim(" \t,").starts_with("\"")) Operands = Operands.ltrim(" \t,"), Flags = takeWord(Operands);
     bool IsCode = Name == ".text" || Name.starts_with(".text.") || Name == ".init" || Name == ".fini" || Flags.contains('x');
     return {IsCode, Name.starts_with(".tdata") || Name.starts_with(".tbss") || Flags.contains('T')};

@@ -1,7 +1,7 @@
 // Reads the bodies of a module that was read without, as far as they say what concerns the whole of it. Called from `ffi.rs` alone.
 //
-// A body that takes the address of a block may mean a block of another one; assembly in a body may define what others use; what stands
-// before a function is noted with its body. The bitcode is looked through for signs of these, which is much faster than reading it: the
+// A body that takes the address of a block may mean a block of another one; assembly in a body may define what others use, or have
+// sections that lie beside those of other files; what stands before a function is noted with its body. The bitcode is looked through for signs of these, which is much faster than reading it: the
 // constants of a function come first, and the rest is skipped.
 
 #include "assembly.h"
@@ -187,7 +187,10 @@ void uruk_llvm_read_notable(LLVMModuleRef Handle, const char *Bytes, size_t Size
   auto Next = Found.Bodies.begin(), End = Found.Bodies.end();
   for (Function &F : M) {
     if (F.isDeclaration()) continue;
-    bool IsNotable = All || (Next != End && (Next->HasBlockAddress || Next->Assembly.usesAnyOf(Found.All)));
+    auto SaysMore = [&](const Signs::Body &Body) {
+      return Body.HasBlockAddress || Body.Assembly.usesAnyOf(Found.All) || Body.Assembly.sharesSections();
+    };
+    bool IsNotable = All || (Next != End && SaysMore(*Next));
     if (IsNotable) Notable.push_back(&F);
     if (Next != End) ++Next;
   }

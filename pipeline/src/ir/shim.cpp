@@ -65,11 +65,6 @@ GlobalValue *find(LLVMModuleRef Handle, const char *Name, size_t Size) {
   return unwrap(Handle)->getNamedValue(("\1" + Plain).str());
 }
 
-// Whether a linker gives the ends of sections called `Name` names of their own, `__start_Name` and `__stop_Name`.
-bool isIdentifier(StringRef Name) {
-  return !Name.empty() && !isDigit(Name[0]) && all_of(Name, [](char C) { return isAlnum(C) || C == '_'; });
-}
-
 unsigned sectionBits(StringRef Name) {
   if (isIdentifier(Name)) return SharesSections;
   auto Under = [&](StringRef Stem) {
@@ -94,8 +89,23 @@ GlobalValue *declareInPlaceOf(GlobalValue &G) {
   return Declaration;
 }
 
-// Symbols that assembly in the bodies that were read defines, and code generation.
-StringMap<AssemblySymbol> symbolsOfBodies(const Module &M) {
+// Sections by name that code generation makes for an object of IR.
+unsigned bitsOfAttributes(const GlobalObject &Object) {
+  unsigned Bits = 0;
+  if (auto *F = dyn_cast<Function>(&Object)) {
+    // The addresses of these functions: `__patchable_function_entries`, `__mcount_loc`, `xray_instr_map`.
+    for (const char *Listed : {"patchable-function-entry", "mrecord-mcount", "function-instrument", "xray-instruction-threshold"})
+      if (F->hasFnAttribute(Listed) && F->getFnAttribute(Listed).getValueAsString() != "xray-never") Bits |= SharesSections;
+    return Bits | sectionBits(F->getFnAttribute("implicit-section-name").getValueAsString());
+  }
+  if (auto *V = dyn_cast<GlobalVariable>(&Object))
+    for (const char *Chosen : {"bss-section", "data-section", "rodata-section", "relro-section"})
+      if (V->hasAttribute(Chosen)) Bits |= sectionBits(V->getAttribute(Chosen).getValueAsString());
+  return Bits;
+}
+
+// What assembly in the bodies that were read defines, and code generation.
+AssemblyNames namesOfBodies(const Module &M) {
   AssemblyNames Names;
   for (const Function &F : M)
     if (!F.hasAvailableExternallyLinkage()) Names.read(F);
@@ -103,7 +113,7 @@ StringMap<AssemblySymbol> symbolsOfBodies(const Module &M) {
     AssemblySymbol &Chain = Names.Symbols[RootChain];
     Chain.IsDefined = Chain.IsGlobal = Chain.IsWeak = true, Chain.IsInCode = false;
   }
-  return std::move(Names.Symbols);
+  return Names;
 }
 
 unsigned symbolBits(const AssemblySymbol &Symbol) {
@@ -210,11 +220,17 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
   unsigned Bits = 0;
   const DataLayout &Layout = unwrap(Handle)->getDataLayout();
   StringMap<AssemblySymbol> OfBodies;
-  if (!Locals) OfBodies = symbolsOfBodies(*unwrap(Handle));
+  if (!Locals) {
+    AssemblyNames Names = namesOfBodies(*unwrap(Handle));
+    if (Names.sharesSections()) Bits |= SharesSections;
+    for (const auto &Section : Names.Sections) Bits |= sectionBits(Section.first());
+    OfBodies = std::move(Names.Symbols);
+  }
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
     if (isEndOfSections(G)) Bits |= SharesSections;
     if (Object && !Object->isDeclaration() && Object->hasSection()) Bits |= sectionBits(Object->getSection());
+    if (Object && !Object->isDeclaration()) Bits |= bitsOfAttributes(*Object);
     if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasAppendingLinkage() && V->hasInitializer()) {
       auto *List = dyn_cast<ArrayType>(V->getValueType());
       if (List && List->getNumElements() && V->getName() == "llvm.global_ctors") Bits |= Initializers;
