@@ -111,6 +111,9 @@ questions! {
     /// # Errors
     /// The distance that does not fit.
     fn write_ifunc_stub(stub: &mut [u8], parts: IfuncParts) -> Result<(), i64>;
+    /// Of a function that does nothing but answer an address: where the field of that address is in its code, and whether it may hold a
+    /// distance in the code without a relocation. `None` for all others.
+    fn answered_address(code: &[u8]) -> Option<(usize, bool)>;
     /// Size of an entry: a jump to a function anywhere.
     fn entry_bytes() -> usize;
     /// Writes an entry of a function.

@@ -141,7 +141,10 @@ public:
       if (isa<Function>(Values[I])) Kinds[I] = kindOf(cast<Function>(*Values[I]));
     for (Function &F : M) forEachSharingBlocks(F, [&](const Function &Sharing) { toData(&Sharing); });
     for (GlobalIFunc &G : M.ifuncs())
-      if (const Function *Resolver = G.getResolverFunction()) toData(Resolver);
+      if (Function *Resolver = G.getResolverFunction()) {
+        toData(Resolver);
+        answersToData(*Resolver);
+      }
     for (uint32_t I = 0; I != Values.size(); ++I)
       if (auto *V = dyn_cast<GlobalVariable>(Values[I])) Kinds[I] = kindOf(*V, I);
     for (uint32_t I = 0; I != Values.size(); ++I)
@@ -253,6 +256,14 @@ private:
     if (IsSame && Kinds[Function] == OnCall) return Of[I] = Function, OtherName;
     toData(F);
     return InData;
+  }
+
+  // An indirect function whose resolver answers one function has the address of that function, which the object has to know.
+  void answersToData(Function &Resolver) {
+    if (Error Failed = Resolver.materialize()) return consumeError(std::move(Failed));
+    for (const BasicBlock &Block : Resolver)
+      if (auto *Return = dyn_cast<ReturnInst>(Block.getTerminator()); Return && Return->getReturnValue())
+        if (auto *Answer = dyn_cast<Function>(Return->getReturnValue()->stripPointerCastsAndAliases())) toData(Answer);
   }
 
   void toData(const Function *F) {

@@ -1,7 +1,8 @@
 //! Indirect functions: symbols whose code is chosen by a resolver, when they are called first.
 //!
 //! A resolver may call other functions and read relocated data, so it cannot run while its object is being linked.
-//! Each indirect function therefore gets a stub, which is its one address for calls and pointers alike:
+//! Each indirect function therefore gets a stub, which is its one address for calls and pointers alike. A resolver that only answers a
+//! function of its object is not asked: the indirect function is that function.
 //!
 //! ```text
 //!  code       stub:    jump to the address in the slot
@@ -18,7 +19,8 @@
 //! every register as it was. Several threads may do so at once: the store is of one aligned word, and each gets a right answer.
 
 use super::error::LinkError;
-use super::graph::{LinkGraph, Location, SectionRole, SymbolId, SymbolKind};
+use super::graph::{BlockId, LinkGraph, Location, SectionRole, Symbol, SymbolId, SymbolKind};
+use crate::arch::Class;
 
 /// Size of a slot.
 pub(super) const SLOT_BYTES: u64 = 8;
@@ -44,6 +46,49 @@ impl IndirectFunctions {
     pub(super) fn count(&self) -> u64 {
         self.resolvers.len() as u64
     }
+}
+
+/// Makes an indirect function whose resolver always answers the same function another name of that function. The compiler does so too, where
+/// it takes the address in the object itself: a stub would be a second address.
+pub(super) fn bind_constant(graph: &mut LinkGraph<'_>) {
+    for index in 0..graph.symbols.len() {
+        let symbol = graph.symbols[index];
+        let Location::Block(block, offset) = symbol.location else { continue };
+        if symbol.kind == SymbolKind::IndirectFunction
+            && graph.blocks[block.index()].live
+            && let Some(function) = answered_function(graph, block, offset)
+        {
+            let Symbol { location, size, .. } = graph.symbols[function];
+            graph.symbols[index] = Symbol { location, size, kind: SymbolKind::Code, ..symbol };
+        }
+    }
+}
+
+/// The index of the function of the graph that the resolver always answers.
+fn answered_function(graph: &LinkGraph<'_>, block: BlockId, offset: u64) -> Option<usize> {
+    const FIELD_BYTES: u64 = 4;
+    let code = graph.content(block).get(usize::try_from(offset).ok()?..)?;
+    let (field, is_distance) = graph.arch.answered_address(code)?;
+    let at = offset + field as u64;
+    let edge = graph.edges(block).iter().find(|edge| (at..at + FIELD_BYTES).contains(&edge.offset));
+    let (start, distance) = match edge {
+        None if is_distance => {
+            let distance = i32::from_le_bytes(*code[field..].first_chunk()?);
+            (Location::Block(block, at + FIELD_BYTES), i64::from(distance))
+        }
+        Some(edge) => {
+            let addend = match edge.kind.class() {
+                Class::Near | Class::GotEntry => edge.addend.checked_add_unsigned(FIELD_BYTES)?,
+                Class::LowAddress => edge.addend,
+                _ => return None,
+            };
+            (graph.symbols[edge.target.index()].location, addend)
+        }
+        None => return None,
+    };
+    let Location::Block(block, start) = start else { return None };
+    let location = Location::Block(block, start.checked_add_signed(distance)?);
+    graph.symbols.iter().position(|symbol| symbol.kind == SymbolKind::Code && symbol.location == location)
 }
 
 /// Finds the indirect functions that a graph defines.

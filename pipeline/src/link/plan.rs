@@ -33,6 +33,7 @@ pub(super) fn plan(graph: &mut LinkGraph<'_>, options: &LinkOptions<'_>) -> Resu
     let first = prune::prune(graph, options.is_discarded, options.order.as_ref());
     let bounds = section_bounds::collect(graph, options.binds_section_bounds);
     bind_conventional_names(graph);
+    ifunc::bind_constant(graph);
     layout::set_great_zero_fill_aside(graph);
     let externals = externals(graph)?;
     Ok(Plan {

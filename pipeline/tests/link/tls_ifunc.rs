@@ -178,6 +178,7 @@ const INDIRECT: &str = "
     resolver:
     chosen:
     alias: leaq answer(%rip), %rax
+        nop # A resolver that does nothing but answer is not asked.
         ret
     answer: leaq (%rdi,%rsi), %rax
         ret
@@ -212,6 +213,17 @@ fn an_indirect_function_has_one_address_and_a_slot_that_starts_at_its_resolver()
     // The distance to the descriptor counts from its own start, the place where the call would return.
     let descriptor = follow(stub + 14) - 4;
     assert_eq!((word_at(descriptor), word_at(descriptor + 8)), (slot, program.address("resolver")));
+}
+
+#[test]
+fn an_indirect_function_with_one_answer_is_that_function() {
+    let text = INDIRECT.replace("        nop # A resolver that does nothing but answer is not asked.\n", "");
+    let text = text.replace("answer: ", ".globl answer\n.type answer, @function\nanswer: ");
+    let program = link(&assemble(&text), &Externals::new()).expect("links");
+    let answer = program.address("answer");
+    assert_eq!((program.address("chosen"), program.address("alias")), (answer, answer));
+    assert_eq!(program.word("pointer"), answer);
+    assert_ne!(program.address("resolver"), answer);
 }
 
 /// A thunk that keeps the registers that the tests' functions use.

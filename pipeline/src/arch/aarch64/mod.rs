@@ -36,7 +36,8 @@ pub(super) use rewrites::{
 };
 pub(super) use start_files::start_files;
 pub(super) use stubs::{
-    entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
+    answered_address, entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry,
+    write_ifunc_stub, write_stub,
 };
 
 pub(super) const fn name() -> &'static str {

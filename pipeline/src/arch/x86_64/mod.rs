@@ -38,7 +38,8 @@ pub(super) use relax::{access_directly, far_form, load_pointer, pointed_offset};
 pub(super) use relocations::{debug_field_bytes, foreign_name, meaning};
 pub(super) use start_files::start_files;
 pub(super) use stubs::{
-    entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry, write_ifunc_stub, write_stub,
+    answered_address, entry_bytes, ifunc_first_call, ifunc_stub_bytes, stub_bytes, write_entry,
+    write_ifunc_stub, write_stub,
 };
 #[cfg(target_arch = "x86_64")]
 pub(crate) use trampoline::{Register, Trampoline, WordBase};

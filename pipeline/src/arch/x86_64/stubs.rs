@@ -48,6 +48,20 @@ pub(in crate::arch) fn write_ifunc_stub(bytes: &mut [u8], parts: IfuncParts) -> 
     Ok(())
 }
 
+pub(in crate::arch) fn answered_address(code: &[u8]) -> Option<(usize, bool)> {
+    /// `endbr64`, at the start of functions that are called by pointers.
+    const LANDING: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+    const RETURN: u8 = 0xc3;
+    let code_at = if code.starts_with(&LANDING) { LANDING.len() } else { 0 };
+    let (field_at, is_distance) = match code.get(code_at..)? {
+        [0x48, 0x8d, 0x05, ..] => (code_at + 3, true), // lea rax, [rip + field]
+        [0x48, 0x8b, 0x05, ..] => (code_at + 3, false), // mov rax, [rip + field]
+        [0xb8, ..] => (code_at + 1, false),            // mov eax, field
+        _ => return None,
+    };
+    (code.get(field_at + 4) == Some(&RETURN)).then_some((field_at, is_distance))
+}
+
 pub(in crate::arch) const fn entry_bytes() -> usize {
     16
 }
