@@ -26,7 +26,11 @@ pub(crate) struct Modules {
     pub(crate) verifies_ir: bool,
     /// How functions are compiled that are called for the first time, and who decides when they are compiled better.
     pub(crate) tiers: Option<(IrCompiler, Tiers)>,
+    pub(crate) on_whole: Option<Arc<OnWhole>>,
 }
+
+/// Hears which module is compiled as a whole although its functions were to be compiled on call, and why.
+pub(crate) type OnWhole = dyn Fn(&str, &str) + Send + Sync;
 
 impl FileFormat for Modules {
     fn units(&self, tracker: &ResourceTracker, source: ObjectBuffer) -> Result<FileUnits, JitError> {
@@ -146,14 +150,28 @@ impl Modules {
         };
         let (compiler, objects) = (self.layer.compiler(), self.linking.objects());
         let cache = self.layer.ir_cache();
-        let module = match &self.tiers {
+        let read = match &self.tiers {
             Some((soon, tiers)) => LazyModule::read(bitcode, soon, objects, self.verifies_ir, cache)?
                 .map(|module| module.with_tiers(compiler, tiers.clone())),
             None => LazyModule::read(bitcode, compiler, objects, self.verifies_ir, cache)?,
         };
         let names =
             |module: &LazyModule| allocates(module.interface().symbols.iter().map(|symbol| &*symbol.name));
-        Ok(module.filter(|module| !names(module)))
+        let why = match read {
+            Ok(module) if !names(&module) => return Ok(Some(module)),
+            Ok(_) => "it replaces functions that allocate".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        self.note_whole(source, &why);
+        Ok(None)
+    }
+
+    fn note_whole(&self, source: &ObjectBuffer, why: &str) {
+        // Counted by those who sum up phases.
+        drop(uruk_core::inside(uruk_core::phase!("ir.whole", unit = %source.name(), why)));
+        if let Some(hear) = &self.on_whole {
+            hear(source.name(), why);
+        }
     }
 
     /// Stubs for the functions of a module that is compiled as a whole, and its unit.

@@ -21,6 +21,7 @@ mod discovery;
 mod initialize;
 pub(crate) mod section_groups;
 mod starts;
+mod waiting_object;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error;
@@ -31,12 +32,13 @@ use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{DefinitionWatch, ExecutorAddr, JitDylib, ResolvedResponsibility, Resource, SymbolName};
 
 use crate::executor::{ArrayFunction, CodeNumber, FRAGMENT_PRIORITY, Home, Initializers, Startup, WeakHome};
-use crate::object::{ObjectBuffer, UnitTraits};
+use crate::object::UnitTraits;
 
 pub use discovery::LatentUnit;
 use discovery::{Discovery, Undiscovered};
 use section_groups::SectionGroups;
 use starts::{Startable, Starts, Unstarted};
+pub(crate) use waiting_object::WaitingObject;
 
 /// The priority of what is in `.preinit_array`.
 const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
@@ -49,7 +51,7 @@ const BEFORE_FRAGMENTS: i32 = FRAGMENT_PRIORITY - 1;
 #[derive(Debug, Default)]
 pub struct Platform {
     state: Arc<Mutex<PlatformState>>,
-    section_groups: Arc<SectionGroups<ObjectBuffer>>,
+    section_groups: Arc<SectionGroups<WaitingObject>>,
     is_of_process: bool,
     uninitialized: Unstarted,
 }
@@ -174,7 +176,7 @@ impl Platform {
     }
 
     /// Where objects that share sections wait for one another.
-    pub(crate) fn section_groups(&self) -> &Arc<SectionGroups<ObjectBuffer>> {
+    pub(crate) fn section_groups(&self) -> &Arc<SectionGroups<WaitingObject>> {
         &self.section_groups
     }
 

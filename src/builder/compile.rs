@@ -11,7 +11,7 @@ use uruk_pipeline::tiers::{TierPolicy, Tiers};
 
 use crate::cache::OpenCache;
 use crate::error::JitError;
-use crate::modules::Modules;
+use crate::modules::{Modules, OnWhole};
 use crate::objects::Linking;
 
 /// How modules of LLVM IR are compiled.
@@ -24,6 +24,7 @@ pub(super) struct CompileOptions {
     /// Of functions that are compiled by themselves. Otherwise as the debugger and the profiler need it.
     pub(super) keeps_debug_info: Option<bool>,
     pub(super) tiers: Option<Arc<dyn TierPolicy>>,
+    pub(super) on_whole: Option<Arc<OnWhole>>,
     pub(super) dump: Option<Dump>,
     /// The processes that compile, in place of this one.
     pub(super) helpers: Option<Helpers>,
@@ -44,6 +45,7 @@ impl CompileOptions {
             verifies_ir: true,
             keeps_debug_info: None,
             tiers: None,
+            on_whole: None,
             dump: None,
             helpers: None,
             has_sections: false,
@@ -107,6 +109,6 @@ impl CompileOptions {
                 self.dump.into_iter().fold(soon.with_debug_info(keeps_debug_info), IrCompiler::with_dump);
             (soon, Tiers::new(policy, has_workers))
         });
-        Ok(Modules { linking, layer, target, verifies_ir: self.verifies_ir, tiers })
+        Ok(Modules { linking, layer, target, verifies_ir: self.verifies_ir, tiers, on_whole: self.on_whole })
     }
 }

@@ -371,7 +371,7 @@ fn build(
     };
     let builder = match args.verbose {
         0 => builder,
-        verbosity => builder.observer(Arc::new(move |event| verbose::print(event, verbosity))),
+        verbosity => verbose::watched(builder, verbosity),
     };
     let builder = executor.into_iter().fold(builder, JitBuilder::executor);
     let helpers = args.helpers.settings();

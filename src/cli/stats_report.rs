@@ -87,6 +87,9 @@ impl Report<'_> {
                 )?;
             }
         }
+        if self.whole() > 0 {
+            writeln!(f, "compiled as a whole, and not on call: {} modules; -v names them", self.whole())?;
+        }
         write_cache(f, &sums.cache)?;
         self.unstored.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
         write_stages(f, sums)?;
@@ -100,6 +103,11 @@ impl Report<'_> {
             Some(Some(resident)) => writeln!(f, "{resident}"),
             Some(None) => writeln!(f, "resident: unknown, /proc/self/status cannot be read"),
         }
+    }
+
+    /// How many modules could not be compiled on call.
+    fn whole(&self) -> u64 {
+        self.sums.stages.get("ir.whole").map_or(0, |stage| stage.count)
     }
 
     /// How often code was generated.
@@ -148,6 +156,7 @@ impl Report<'_> {
                 "lower": tier(TierEnd::Lower), "upper": tier(TierEnd::Upper), "promoted": tier(TierEnd::Promoted),
                 "failed": tier(TierEnd::Failed), "over_budget": tier(TierEnd::OverBudget),
             },
+            "whole_modules": self.whole(),
             "ahead": ahead,
             "image": self.image.map(|image| {
                 json!({

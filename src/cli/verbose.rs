@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 
+use uruk::JitBuilder;
 use uruk::pipeline::cache::CacheEvent;
+use uruk_core::sync::Arc;
 use uruk_core::{EventKind, SessionEvent};
 
 /// Prints `event` if `verbosity` asks for its kind.
@@ -25,6 +27,13 @@ pub(crate) fn print(event: &SessionEvent, verbosity: u8) {
 /// Prints what a cache was asked for.
 pub(crate) fn print_cache(event: &CacheEvent) {
     say(&format!("cache: {event}"));
+}
+
+/// Has an engine tell what it does, and which modules it cannot compile on call.
+pub(crate) fn watched(builder: JitBuilder, verbosity: u8) -> JitBuilder {
+    builder
+        .observer(Arc::new(move |event| print(event, verbosity)))
+        .on_whole_module(|module, why| say(&format!("{module} is compiled as a whole: {why}")))
 }
 
 /// Prints a line.

@@ -158,9 +158,7 @@ private:
 };
 
 // Whether a symbol is an end of all sections of one name. The linker knows it of the sections that it links together.
-inline bool isEndOfSections(const GlobalValue &G) {
-  return G.isDeclaration() && (G.getName().starts_with("__start_") || G.getName().starts_with("__stop_"));
-}
+inline bool isDeclaredEndOfSections(const GlobalValue &G) { return G.isDeclaration() && isEndOfSections(G.getName()); }
 
 // A variable that code generation defines for functions whose garbage collector is "shadow-stack".
 const char *const RootChain = "llvm_gc_root_chain";

@@ -7,7 +7,8 @@ use uruk_core::{
     WeakResourceTracker,
 };
 
-use super::lazy_module::{BodyInModule, LazyModule};
+use super::lazy_body::BodyInModule;
+use super::lazy_module::LazyModule;
 use crate::tiers::{Improve, Tiers};
 
 /// The functions of a module, and the tracker that owns their better bodies.

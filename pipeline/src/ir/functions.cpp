@@ -90,6 +90,27 @@ void forEachSharingBlocks(Function &F, function_ref<void(const Function &)> Each
   }
 }
 
+// The functions that were read whose code refers to a constant.
+void forEachReferring(const Constant &C, function_ref<void(const Function &)> Each) {
+  for (const User *U : C.users()) {
+    if (auto *I = dyn_cast<Instruction>(U)) Each(*I->getFunction());
+    else if (auto *Around = dyn_cast<Constant>(U); Around && !isa<GlobalValue>(Around)) forEachReferring(*Around, Each);
+  }
+}
+
+// Whether code generation puts something into the section for a function that was read. It is missing there as long as the function is.
+bool fillsSection(const Function &F, StringRef Section) {
+  if (Section == "__patchable_function_entries") return F.hasFnAttribute("patchable-function-entry");
+  if (Section == F.getFnAttribute("patchable-function-entry-section").getValueAsString()) return true;
+  if (Section == "__mcount_loc") return F.hasFnAttribute("mrecord-mcount");
+  if (Section.starts_with("xray_")) return F.hasFnAttribute("function-instrument");
+  return F.hasMetadata(LLVMContext::MD_pcsections) || any_of(instructions(F), [&](const Instruction &I) {
+    auto *Call = dyn_cast<CallBase>(&I);
+    auto *Asm = Call ? dyn_cast<InlineAsm>(Call->getCalledOperand()) : nullptr;
+    return (Asm && Asm->getAsmString().contains(Section)) || I.hasMetadata(LLVMContext::MD_pcsections);
+  });
+}
+
 bool callsOthers(const BasicBlock *B) {
   return any_of(*B, [](const Instruction &I) { return isa<CallBase>(I) && !isa<IntrinsicInst>(I); });
 }
@@ -140,6 +161,12 @@ public:
     for (uint32_t I = 0; I != Values.size(); ++I)
       if (isa<Function>(Values[I])) Kinds[I] = kindOf(cast<Function>(*Values[I]));
     for (Function &F : M) forEachSharingBlocks(F, [&](const Function &Sharing) { toData(&Sharing); });
+    for (const GlobalValue *G : Values) {
+      if (!isDeclaredEndOfSections(*G)) continue;
+      forEachReferring(*G, [&](const Function &F) { toData(&F), FindSections.insert(&F); });
+      StringRef Section = G->getName().drop_front(StringRef("__").size()).split('_').second;
+      StaysWhole |= any_of(M, [&](const Function &F) { return fillsSection(F, Section); });
+    }
     for (GlobalIFunc &G : M.ifuncs())
       if (Function *Resolver = G.getResolverFunction()) {
         toData(Resolver);
@@ -163,6 +190,7 @@ public:
   DenseMap<const GlobalValue *, uint32_t> Index;
   std::vector<bool> AreAliasees; // Aliases that are what they stand for, as the module was read.
   std::vector<bool> AreLocal;    // As the module was read.
+  SmallPtrSet<const Function *, 4> FindSections; // By their ends, which only what is linked with the sections can.
   bool StaysWhole = false;       // Functions of it cannot be told apart from it.
 
   // Reads the body.
@@ -186,7 +214,7 @@ public:
   // Whether parts that call it have a copy: no other module need have it, or its compiler relies on that.
   bool isInlinedAlways(const Function &F) const {
     bool IsMeant = F.hasFnAttribute(Attribute::AlwaysInline) || F.hasAvailableExternallyLinkage();
-    return IsMeant && !F.isDeclaration() && !F.isInterposable();
+    return IsMeant && !F.isDeclaration() && !F.isInterposable() && !FindSections.count(&F);
   }
 
   // Replaces a definition that leaves by a declaration under its name, here.
@@ -349,7 +377,7 @@ private:
           if (!Called || Called->isDeclaration() || !Seen.insert(Called).second) continue;
           // A damaged function fails when it is called.
           if (Error Failed = From.read(*Called)) { consumeError(std::move(Failed)); continue; }
-          if (isCopied(*Called)) Copied.insert(Called), Found.push_back(Called);
+          if (isCopied(*Called) && !From.FindSections.count(Called)) Copied.insert(Called), Found.push_back(Called);
         }
       Callers = std::move(Found);
     }

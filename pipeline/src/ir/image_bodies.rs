@@ -29,7 +29,8 @@ use super::compile::IrCompiler;
 use super::error::CompileError;
 use super::ffi::symbol_bits;
 use super::function_compiler::FunctionCompiler;
-use super::lazy_module::{BodyInModule, LazyModule};
+use super::lazy_body::BodyInModule;
+use super::lazy_module::LazyModule;
 use super::module::ThreadSafeModule;
 use super::outline::{OutlinedValue, ValuePart};
 use crate::lazy::FileStubs;
@@ -175,6 +176,8 @@ impl ImageBodies {
             let BetterCompiler { compiler, layer, verifies, .. } = &self.compiler;
             let with = |compiler| FunctionCompiler::beside_image(compiler, *verifies);
             let module = LazyModule::read_for(bitcode, compiler, layer.clone(), None, with)?;
+            // Sections that files share lie beside each other in the image.
+            let module = module.ok().filter(|module| !module.interface().shares_sections);
             module.ok_or(BesideImageError::Whole)
         };
         read().map_err(shared_error)

@@ -30,7 +30,7 @@ use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use uruk_core::{
     AliasMap, AliasTarget, ExecutionSession, JitDylib, MaterializationInterface,
-    MaterializationResponsibility, MaterializationUnit, ResourceTracker, SymbolFlags, SymbolName, body_name,
+    MaterializationResponsibility, MaterializationUnit, ResourceTracker, SymbolFlags, body_name,
 };
 
 use super::better_bodies::BetterBodies;
@@ -40,6 +40,7 @@ use super::error::CompileError;
 use super::ffi::symbol_bits;
 use super::function_compiler::FunctionCompiler;
 use super::ir_layer::IrLayer;
+use super::lazy_body::BodyInModule;
 use super::module::ThreadSafeModule;
 use super::outline::{Outline, OutlinedValue, ValuePart};
 use super::partition::Partition;
@@ -47,13 +48,15 @@ use super::pending::PendingModule;
 use super::shell::Shell;
 use super::symbols::{ModuleInterface, ModuleSymbol};
 use super::unit::IrMaterializationUnit;
+use super::whole_file::StaysWhole;
 use crate::lazy::{FileOfUnit, LazyCallThroughManager};
 use crate::linking::ObjectLinkingLayer;
 use crate::object::{CompiledOnCall, ObjectBuffer, is_bound_by_linker};
+use crate::platform::WaitingObject;
 use crate::tiers::{FirstTier, Tier, Tiers};
 
 /// `functions.cpp` has the same.
-const BODY_PREFIX: &str = "uruk.body.";
+pub(super) const BODY_PREFIX: &str = "uruk.body.";
 
 /// A module of bitcode whose functions are compiled when they are first called.
 ///
@@ -99,8 +102,8 @@ pub struct LazyUnits {
 }
 
 impl LazyModule {
-    /// Reads `source`, bitcode, without its functions' bodies. `None` if the module is to be compiled as a whole: it has assembly, sections
-    /// beside those of other files, names of bodies, or others of the facts in `ir/README.md`. Entries of `cache` are not compiled.
+    /// Reads `source`, bitcode, without its functions' bodies, or says why the module has to be compiled as a whole. Entries of `cache` are
+    /// neither read nor compiled.
     ///
     /// # Errors
     /// As [`ModuleInterface::of_bitcode`]. Damage in the body of a function fails that function when it is called.
@@ -113,7 +116,7 @@ impl LazyModule {
         layer: ObjectLinkingLayer,
         verified: bool,
         cache: Option<&Arc<IrCache>>,
-    ) -> Result<Option<Self>, CompileError> {
+    ) -> Result<Result<Self, StaysWhole>, CompileError> {
         Self::read_for(source, compiler, layer, cache, |compiler| {
             let compiler = FunctionCompiler::new(compiler, Tier::Lower, verified);
             compiler.with_cache(cache.map(|cache| &**cache), source)
@@ -127,7 +130,7 @@ impl LazyModule {
         layer: ObjectLinkingLayer,
         cache: Option<&Arc<IrCache>>,
         with: impl FnOnce(IrCompiler) -> FunctionCompiler,
-    ) -> Result<Option<Self>, CompileError> {
+    ) -> Result<Result<Self, StaysWhole>, CompileError> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut shell = None;
         let mut read = || {
@@ -143,9 +146,8 @@ impl LazyModule {
             Some(cache) => cache.outline_or(source, read)?,
             None => read()?,
         };
-        let stays_whole = outline.stays_whole || outline.has_names_with(BODY_PREFIX);
-        if interface.has_assembly || interface.shares_sections || stays_whole {
-            return Ok(None);
+        if let Some(why) = StaysWhole::of(&interface, &outline) {
+            return Ok(Err(why));
         }
         // Relaxed: the numbers only have to differ.
         let title = format!("{} #{}", source.name(), NEXT.fetch_add(1, Ordering::Relaxed)).into();
@@ -154,7 +156,7 @@ impl LazyModule {
         shell.into_iter().for_each(|shell| compiler.keep(shell));
         let cache = cache.cloned();
         let inner = Arc::new(SharedModule { source, compiler, cache, layer, interface, outline, title });
-        Ok(Some(Self { inner, upper: None }))
+        Ok(Ok(Self { inner, upper: None }))
     }
 
     /// The same module, whose functions are compiled by `upper` once `tiers` says that they are called often. Functions that they call and
@@ -342,7 +344,7 @@ impl LazyModule {
     }
 
     /// An object of a function: that is called for the first time, or after so many attempts in the upper tier.
-    fn compile(&self, function: u32, attempt: u32) -> Result<ObjectBuffer, CompileError> {
+    pub(super) fn compile(&self, function: u32, attempt: u32) -> Result<ObjectBuffer, CompileError> {
         let SharedModule { source, compiler, outline, .. } = &*self.inner;
         let name = format!("{}: {}", self.name(), outline.values[function as usize].name).into();
         let Some(Upper { compiler: upper, tiers, began_below }) = self.upper.as_deref() else {
@@ -366,7 +368,7 @@ impl LazyModule {
         tiers.first(tier.tier(), || tier.compile(source, function, &name))
     }
 
-    fn emit(
+    pub(super) fn emit(
         &self,
         responsibility: MaterializationResponsibility,
         compiled: Result<ObjectBuffer, CompileError>,
@@ -385,6 +387,21 @@ impl LazyModule {
             Err(error) => responsibility.fail(Arc::new(error)),
         }
     }
+
+    fn emit_data(
+        &self,
+        responsibility: MaterializationResponsibility,
+        data: Result<ObjectBuffer, CompileError>,
+    ) {
+        let module = self.clone();
+        let names = Arc::new(move |name: &str| module.name_in_program(name));
+        match data {
+            Ok(object) => {
+                self.inner.layer.emit_waiting(responsibility, WaitingObject { object, names: Some(names) })
+            }
+            Err(error) => responsibility.fail(Arc::new(error)),
+        }
+    }
 }
 
 impl fmt::Debug for LazyModule {
@@ -397,45 +414,12 @@ fn better(body: &str, attempt: u32) -> String {
     format!("{body}, better ({attempt})")
 }
 
-/// The body of one function.
-#[derive(Clone, Debug)]
-pub(super) struct BodyInModule {
-    pub(super) module: LazyModule,
-    pub(super) function: u32,
-    /// Which attempt it is to compile it better; zero is the first compilation.
-    pub(super) attempt: u32,
-    pub(super) interface: MaterializationInterface,
-}
-
-impl MaterializationUnit for BodyInModule {
-    fn name(&self) -> &str {
-        self.module.name()
-    }
-
-    fn interface(&self) -> MaterializationInterface {
-        self.interface.clone()
-    }
-
-    fn materialize(self: Box<Self>, responsibility: MaterializationResponsibility) {
-        let object = self.module.compile(self.function, self.attempt);
-        self.module.emit(responsibility, object, self.attempt);
-    }
-
-    fn spare(&self) -> Option<Box<dyn MaterializationUnit>> {
-        Some(Box::new(self.clone()))
-    }
-
-    fn discard(&mut self, _dylib: &JitDylib, symbol: &SymbolName) {
-        self.interface.symbols.remove(symbol);
-    }
-}
-
 /// Compiles the data of a module.
 struct LazyLayer(LazyModule);
 
 impl IrLayer for LazyLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, module: ThreadSafeModule) {
-        self.0.emit(responsibility, self.0.inner.compiler.compiler().compile(module), 0);
+        self.0.emit_data(responsibility, self.0.inner.compiler.compiler().compile(module));
     }
 
     fn emit_pending(&self, responsibility: MaterializationResponsibility, pending: PendingModule) {
@@ -445,6 +429,6 @@ impl IrLayer for LazyLayer {
             Some(cache) if may_look => cache.object(compiler, pending, responsibility.session()),
             _ => pending.prepare().and_then(|module| compiler.compile(module)),
         };
-        self.0.emit(responsibility, compiled, 0);
+        self.0.emit_data(responsibility, compiled);
     }
 }

@@ -32,6 +32,7 @@ mod ir_layer;
 mod job;
 mod kept;
 mod layer;
+mod lazy_body;
 mod lazy_module;
 mod library;
 #[cfg(uruk_lazy_llvm)]
@@ -93,3 +94,4 @@ pub use symbols::{ModuleInterface, ModuleSymbol};
 pub use target::{CodeModel, CodegenLevel, JitTargetMachineBuilder, TargetOptions};
 pub use unit::{IrMaterializationUnit, define_ir};
 pub use versions::{ModuleVersion, features_of_processor};
+pub use whole_file::StaysWhole;

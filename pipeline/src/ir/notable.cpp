@@ -182,7 +182,8 @@ void uruk_llvm_read_notable(LLVMModuleRef Handle, const char *Bytes, size_t Size
   Signs Found;
   if (Error Failed = Found.read(Bitcode->getBuffer())) consumeError(std::move(Failed));
   if (Found.HasBFloat) declareHelpers(M);
-  bool All = Found.IsSanitized || M.getModuleFlag("kcfi");
+  // Any body may refer to the ends of sections.
+  bool All = Found.IsSanitized || M.getModuleFlag("kcfi") || any_of(M.global_values(), isDeclaredEndOfSections);
   SmallVector<Function *, 8> Notable;
   auto Next = Found.Bodies.begin(), End = Found.Bodies.end();
   for (Function &F : M) {

@@ -228,7 +228,7 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
   }
   for (GlobalValue &G : unwrap(Handle)->global_values()) {
     auto *Object = dyn_cast<GlobalObject>(&G);
-    if (isEndOfSections(G)) Bits |= SharesSections;
+    if (isDeclaredEndOfSections(G)) Bits |= SharesSections;
     if (Object && !Object->isDeclaration() && Object->hasSection()) Bits |= sectionBits(Object->getSection());
     if (Object && !Object->isDeclaration()) Bits |= bitsOfAttributes(*Object);
     if (auto *V = dyn_cast<GlobalVariable>(&G); V && V->hasAppendingLinkage() && V->hasInitializer()) {

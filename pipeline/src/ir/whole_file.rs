@@ -1,12 +1,36 @@
-//! Stubs for a module that is compiled as a whole when one of its functions is first called.
+//! Modules that are compiled as a whole: why some have to be, and stubs for those that are when one of their functions is first called.
 
 use std::collections::HashMap;
 
 use uruk_core::SymbolFlags;
 
-use super::lazy_module::LazyModule;
-use super::outline::ValuePart;
+use super::lazy_module::{BODY_PREFIX, LazyModule};
+use super::outline::{Outline, ValuePart};
+use super::symbols::ModuleInterface;
 use crate::lazy::FileStubs;
+
+/// Why the functions of a module cannot be compiled one at a time. `README.md` has all facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StaysWhole {
+    /// Assembly may refer to anything in the module.
+    #[error("it has assembly of its own")]
+    Assembly,
+    /// A function is told from others, or from variables, only in its module.
+    #[error("it has tables of all its code, or names that only the whole module tells apart")]
+    Facts,
+}
+
+impl StaysWhole {
+    pub(super) fn of(interface: &ModuleInterface, outline: &Outline) -> Option<Self> {
+        let has_facts = outline.stays_whole || outline.has_names_with(BODY_PREFIX);
+        match (interface.has_assembly, has_facts) {
+            (true, _) => Some(Self::Assembly),
+            (false, true) => Some(Self::Facts),
+            (false, false) => None,
+        }
+    }
+}
 
 impl LazyModule {
     /// Stubs for the functions that others may call, if the module is compiled as a whole when one of them is. Nothing if some have to be

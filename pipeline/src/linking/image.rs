@@ -21,9 +21,10 @@ use uruk_core::{
 };
 
 use super::code::Code;
+use super::failed::{Failed, refused};
 use super::image_generator::ImageGenerator;
 use super::image_names::{MappedImage, names};
-use super::layer::{Failed, ObjectLinkingLayer, refused};
+use super::layer::ObjectLinkingLayer;
 use super::placements::NotedTls;
 use super::publish::{Announced, Functions, publish};
 use super::share::LinkedCode;

@@ -8,19 +8,20 @@
 //! **Architecture Invariant:** every failure drops the value in hand. Memory goes back, and the
 //! responsibility fails its symbols with the error as their cause.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 
 use uruk_core::sync::Arc;
 use uruk_core::{
-    ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupError, LookupRequest, LookupResult, LookupSet,
-    MaterializationResponsibility, Resource, SymbolLookupFlags, SymbolName,
+    ExecutorAddr, ExecutorSymbolDef, JitDylib, LookupRequest, LookupResult, LookupSet,
+    MaterializationResponsibility, Resource, SymbolLookupFlags,
 };
 
 use super::code::{Code, CodeMap, CodeRemoval, HeldCode, KeepAlive, StubTargets, Stubs};
 use super::collected::CollectedObjects;
 use super::discarded::discarded_definitions;
+use super::failed::{Failed, refused, told_where};
 use super::low::LowAddresses;
 use super::names;
 use super::placements::{NotedTls, TlsPlacements};
@@ -28,13 +29,13 @@ use super::publish::{Announced, Functions, announce, fail_all, publish};
 use super::share::{LinkedCode, remove_resource};
 use crate::arch::Architecture;
 use crate::debug::NamedCode;
-use crate::executor::{CodeExtent, Executor, PublishError, TlsReservation};
+use crate::executor::{CodeExtent, Executor, TlsReservation};
 use crate::guard::GuardDomain;
 use crate::link::elf::Refs32;
 use crate::link::{Allocated, Link, LinkEnvironment, LinkError, LinkGraph, LinkOptions, parts};
 use crate::object::{ObjectBuffer, ObjectLayer};
-use crate::platform::Platform;
 use crate::platform::section_groups::Part;
+use crate::platform::{Platform, WaitingObject};
 
 /// Links objects into the place where an [`Executor`] has them run.
 ///
@@ -160,6 +161,14 @@ impl ObjectLinkingLayer {
         self.link(vec![responsibility], graph, keeps, vec![object.clone()]);
     }
 
+    /// Links an object, with all that it shares sections with.
+    pub(crate) fn emit_waiting(&self, responsibility: MaterializationResponsibility, object: WaitingObject) {
+        let layer = self.clone();
+        self.platform
+            .section_groups()
+            .arrive((responsibility, object), move |parts| layer.link_objects(parts));
+    }
+
     /// The same for a graph of stubs, which lead on to other code when they are called.
     pub(crate) fn emit_stubs(
         &self,
@@ -226,13 +235,21 @@ impl ObjectLinkingLayer {
     }
 
     /// Links objects into one block of memory and makes their symbols.
-    fn link_objects(&self, parts: Vec<Part<ObjectBuffer>>) {
+    fn link_objects(&self, parts: Vec<Part<WaitingObject>>) {
         let (responsibilities, objects): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        let graphs = responsibilities.iter().zip(&objects).map(|(responsibility, object)| {
-            parts::parse(object).and_then(|graph| self.rename(responsibility, graph))
-        });
+        let graphs =
+            responsibilities.iter().zip(&objects).map(|(responsibility, WaitingObject { object, names })| {
+                let graph = parts::parse(object)?;
+                let graph = names.iter().try_fold(graph, |graph, names| graph.rename(&**names))?;
+                self.rename(responsibility, graph)
+            });
         let graph = one_graph(graphs.collect());
-        self.link(responsibilities, graph, None, objects.clone());
+        self.link(
+            responsibilities,
+            graph,
+            None,
+            objects.iter().map(|waiting| waiting.object.clone()).collect(),
+        );
     }
 
     fn rename<'a>(
@@ -373,10 +390,7 @@ impl ObjectLinkingLayer {
 
 impl ObjectLayer for ObjectLinkingLayer {
     fn emit(&self, responsibility: MaterializationResponsibility, object: ObjectBuffer) {
-        let layer = self.clone();
-        self.platform
-            .section_groups()
-            .arrive((responsibility, object), move |parts| layer.link_objects(parts));
+        self.emit_waiting(responsibility, WaitingObject { object, names: None });
     }
 
     fn architecture(&self) -> Architecture {
@@ -418,25 +432,3 @@ fn external_symbols(link: &Link<Allocated>, dylib: &JitDylib) -> LookupSet {
 
 /// The name under which errors speak of entries of functions.
 const LOW_ENTRIES: &str = "entries of functions below 2 GiB";
-
-/// Why a link failed: the original error, so that a handler can ask for its type.
-pub(super) type Failed = Box<dyn Error + Send + Sync>;
-
-/// The cause for which the place refused the code of `object`.
-pub(super) fn refused(error: PublishError, object: &str) -> Failed {
-    match error {
-        PublishError::Memory(source) => LinkError::Memory { object: object.into(), source }.into(),
-        PublishError::Action(cause) => cause,
-    }
-}
-
-/// The error of the lookup of references. If symbols are missing, with the places that refer to them.
-fn told_where(link: &Link<Allocated>, error: LookupError) -> Failed {
-    let LookupError::NotFound { symbols, .. } = &error else { return error.into() };
-    let missing: HashSet<&str> = symbols.iter().map(SymbolName::as_str).collect();
-    let symbols = link.undefined(|name| missing.contains(name));
-    if symbols.is_empty() {
-        return error.into();
-    }
-    LinkError::Undefined { symbols: symbols.into(), source: Some(error.as_source_of_names()) }.into()
-}

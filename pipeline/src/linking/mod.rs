@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `layer.rs` | it takes an object through the phases, and looks up the addresses of its references without blocking |
 //! | `publish.rs` | it announces addresses, emits symbols, or fails them |
+//! | `failed.rs` | errors of links |
 //! | `share.rs` | the code of a unit is a resource of its tracker |
 //! | `code.rs` | linked code and its keepers: trackers, and handles of functions, which also keep the code that these refer to |
 //! | `placements.rs` | the thread-local variables that descriptors in memory stand for |
@@ -23,6 +24,7 @@
 mod code;
 mod collected;
 mod discarded;
+mod failed;
 mod image;
 mod image_generator;
 mod image_names;
