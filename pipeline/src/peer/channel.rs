@@ -131,12 +131,9 @@ impl Channel {
         self.send_parts([&deferred, &[]], wait)
     }
 
-    /// Sends a whole frame if there is room for its first byte, and says whether there was. Allocates nothing.
-    pub(crate) fn send_at_once(&self, frame: &[u8]) -> bool {
-        match send(&self.stream, frame, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
-            Ok(sent) => self.send_parts([&frame[sent..], &[]], &mut wait_for_ever).is_ok(),
-            Err(_) => false,
-        }
+    /// Sends whole frames, waiting as long as it takes.
+    pub(crate) fn send_frames(&self, frames: &[u8]) -> Result<(), ChannelError> {
+        self.send_parts([frames, &[]], &mut wait_for_ever)
     }
 
     fn send_parts(&self, parts: [&[u8]; 2], wait: Wait<'_>) -> Result<(), ChannelError> {

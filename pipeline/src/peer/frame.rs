@@ -90,7 +90,7 @@ impl PeerFrame {
 ///
 /// # Errors
 /// [`FrameError::Size`] for a part that `limits` do not allow.
-pub(super) fn header(
+pub(crate) fn header(
     kind: u16,
     id: u32,
     body: &[u8],

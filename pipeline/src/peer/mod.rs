@@ -17,6 +17,7 @@ mod deadline;
 mod descriptors;
 mod frame;
 mod last_words;
+mod private;
 mod process;
 
 pub(crate) use channel::Wait;
@@ -24,7 +25,8 @@ pub use channel::{Channel, ChannelError};
 pub(crate) use connected::ConnectedPeer;
 pub use deadline::Deadline;
 pub use descriptors::{receive_descriptors, send_descriptors, set_aside};
-pub(crate) use frame::empty_header;
 pub use frame::{FrameError, FrameLimits, FrameReader, HEADER_BYTES, PeerFrame};
+pub(crate) use frame::{empty_header, header as frame_header};
+pub(crate) use private::keep_descriptors;
 pub(crate) use process::at_end_of;
 pub use process::{PeerError, PeerProcess, PeerProgram, ProcessEnd, end_with_parent};

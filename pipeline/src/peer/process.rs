@@ -22,6 +22,7 @@ use super::deadline::Deadline;
 use super::descriptors::set_aside;
 use super::frame::{FrameError, FrameLimits, PeerFrame};
 use super::last_words::LastWords;
+use super::private::keep_descriptors;
 use crate::runtime::tls::SignalsBlocked;
 
 /// How long a peer that has closed its channel may take to end. Then it is killed.
@@ -352,7 +353,7 @@ pub fn end_with_parent(channel: &Channel, parent: Option<u32>) -> io::Result<()>
     if getppid() != Some(parent) {
         return Err(gone());
     }
-    at_end_of(channel, process, |stream| {
+    at_end_of(channel, process, |stream, _| {
         // Not by `exit`, which would run destructors beside the work. A child of this process may have the channel too, whose
         // other side learns of the end all the same.
         let _ = shutdown(stream, Shutdown::Both);
@@ -360,25 +361,30 @@ pub fn end_with_parent(channel: &Channel, parent: Option<u32>) -> io::Result<()>
     })
 }
 
-/// Has a thread call `end` with the channel when that is closed, or when the `process` at its other side has ended.
+/// Has a thread call `end` with the channel and the `process` at its other side when the one is closed, or the other has ended.
 ///
 /// # Errors
 /// No thread can be started.
 pub(crate) fn at_end_of(
     channel: &Channel,
     process: Option<OwnedFd>,
-    end: impl FnOnce(BorrowedFd<'_>) + Send + 'static,
+    end: impl FnOnce(BorrowedFd<'_>, Option<BorrowedFd<'_>>) + Send + 'static,
 ) -> io::Result<()> {
     let stream = set_aside(channel.stream().try_clone_to_owned()?);
     let process = process.map(set_aside);
     let blocked = SignalsBlocked::now(); // The thread has them blocked to its end: signals are for the threads that work.
-    let watch = move || loop {
-        // The other side never closes one direction alone.
-        let mut awaited = vec![PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::RDHUP)];
-        awaited.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
-        match poll(&mut awaited, None) {
-            Err(Errno::INTR) => {}
-            _ => return end(stream.as_fd()),
+    let watch = move || {
+        let kept: Vec<_> =
+            [stream.as_fd()].into_iter().chain(process.as_ref().map(|process| process.as_fd())).collect();
+        keep_descriptors(&kept);
+        loop {
+            // The other side never closes one direction alone.
+            let mut awaited = vec![PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::RDHUP)];
+            awaited.extend(process.as_ref().map(|process| PollFd::new(process, PollFlags::IN)));
+            match poll(&mut awaited, None) {
+                Err(Errno::INTR) => {}
+                _ => return end(stream.as_fd(), process.as_ref().map(|process| process.as_fd())),
+            }
         }
     };
     let started = uruk_core::sync::thread::Builder::new().name("uruk parent".to_owned()).spawn(watch);

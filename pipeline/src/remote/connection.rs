@@ -9,7 +9,7 @@
 //! A thread that asks waits for the frame that has its id. The reader is the only thread that receives, and the one that finds the end.
 
 use std::collections::HashMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -356,7 +356,7 @@ impl Connection {
         self.finish(end);
         if let (true, true, Some(ended)) = (is_told, self.is_above(), ended) {
             // It waits for the end of this process. If it is gone before, there is no command any more.
-            wait_for_process(ended);
+            wait_for_process(ended.as_fd());
             let _ = kill_process(getpid(), Signal::KILL);
         }
     }
@@ -378,7 +378,7 @@ impl Connection {
             && self.let_go()
         {
             self.answered.notify_all();
-            wait_for_process(ended);
+            wait_for_process(ended.as_fd());
         }
     }
 

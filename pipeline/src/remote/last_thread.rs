@@ -5,13 +5,13 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::Dir;
 use uruk_core::sync::{Arc, Latch, thread};
 
-use crate::peer::set_aside;
+use crate::peer::{keep_descriptors, set_aside};
 use crate::runtime::exit::ExitError;
 use crate::runtime::thread_exit::on_end_of_thread;
 use crate::runtime::tls::SignalsBlocked;
@@ -29,6 +29,8 @@ pub(super) fn exit_with_the_last_thread() -> Result<(), ExitError> {
         let (first_ends, is_counted) = (first_ends.clone(), is_counted.clone());
         move || {
             let so_far = ThreadsSoFar::new(); // with this one
+            let kept = so_far.as_ref().map(|so_far| [so_far.directory.as_fd(), so_far.first.as_fd()]);
+            keep_descriptors(kept.as_ref().map_or(&[], |kept| kept));
             is_counted.open();
             first_ends.wait();
             // Without the list the process ends with its host.

@@ -48,7 +48,8 @@ use crate::debug;
 use crate::executor::{RuntimeEntries, StubLead};
 use crate::memory::{MemoryHere, SentRange, SharedRange};
 use crate::peer::{
-    Channel, ChannelError, Deadline, FrameLimits, PeerFrame, end_with_parent, receive_descriptors, set_aside,
+    Channel, ChannelError, Deadline, FrameLimits, PeerFrame, end_with_parent, keep_descriptors,
+    receive_descriptors, set_aside,
 };
 use crate::runtime::call_through::{FoundElsewhere, ask_elsewhere, lead_stubs};
 use crate::runtime::in_process::entries_here;
@@ -120,7 +121,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
     take_stdio(descriptors, &greeting)?;
     watch_code(greeting.watchers)?;
     let sending = set_aside(receiving.stream().try_clone_to_owned()?);
-    let sending = Arc::new(Replies::new(Channel::new(sending), watch));
+    let sending = Replies::new(Channel::new(sending), watch)?;
     let answers = Arc::new(AnswerTable::new());
     let names = Arc::new(HostNames::new(sending.clone()));
     ask_elsewhere(Box::new(HostStubs {
@@ -154,6 +155,7 @@ pub fn serve_executor_watched(watch: impl Fn(u16) + Send + Sync + 'static) -> io
         symbols: symbols.clone(),
         copies,
         overrides,
+        keeps_descriptors: greeting.watchers.perf.is_none(),
     };
     sending.send(READY, 0, &ready);
     let blocked = SignalsBlocked::now(); // The new thread has them blocked from its first moment.
@@ -261,6 +263,8 @@ struct Messages {
     symbols: Arc<ProcessSymbols>,
     copies: CopyRoom,
     overrides: HashMap<&'static str, ExecutorSymbolDef>,
+    /// Whether the thread has its own descriptors when a program runs: nothing that it does writes to a file.
+    keeps_descriptors: bool,
 }
 
 impl Messages {
@@ -272,6 +276,9 @@ impl Messages {
                 Err(error) => self.sending.break_off(&error.to_string()),
             };
             self.sending.watch(frame.kind);
+            if frame.kind == RUN && self.keeps_descriptors {
+                keep_descriptors(&[receiving.stream()]);
+            }
             if let Err(why) = self.take(&frame) {
                 self.sending.break_off(&why);
             }

@@ -62,8 +62,8 @@ impl ExecutorPeer {
 }
 
 /// Waits for the end of a process.
-pub(super) fn wait_for_process(ended: &OwnedFd) {
-    let mut ended = [PollFd::new(ended, PollFlags::IN)];
+pub(super) fn wait_for_process(ended: BorrowedFd<'_>) {
+    let mut ended = [PollFd::from_borrowed_fd(ended, PollFlags::IN)];
     while let Err(Errno::INTR) = poll(&mut ended, None) {}
 }
 

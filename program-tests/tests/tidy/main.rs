@@ -56,6 +56,7 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("pipeline/src/memory/", "maps pages and hands out views of them"),
     ("pipeline/src/object/mapping.rs", "maps files"),
     ("pipeline/src/platform/initialize.rs", "runs what was linked"),
+    ("pipeline/src/peer/private.rs", "closes descriptors of one thread alone"),
     ("pipeline/src/remote/exchange.rs", "forks a command, and ends one process as another has ended"),
     ("pipeline/src/remote/forward.rs", "handles signals that are for another process"),
     ("pipeline/src/remote/running.rs", "runs what another process has linked"),
