@@ -99,6 +99,16 @@ fn a_killed_program_left_its_last_notes_under_its_number() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+/// Another process compiles, for the one that was the command.
+#[test]
+fn the_notes_of_a_host_are_found_by_the_number_of_its_program() {
+    let runtime = Runtime::new("above");
+    let outcome = runtime.program(&["--executor"], "kill");
+    assert_eq!(outcome.end, End::Killed(9));
+    let by_process = runtime.uruk(&["trace", "dump"], &process(&outcome));
+    assert!(by_process.contains("ir.codegen"), "{by_process}");
+}
+
 /// By a fault, and by a signal that asks for the end.
 #[test]
 fn the_report_of_a_signal_says_where_to_read_on() {

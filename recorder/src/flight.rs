@@ -95,9 +95,17 @@ impl Flight {
     /// # Errors
     /// If no directory can be had, or the recording does not begin there: a process has one recording.
     pub fn begin(options: Options) -> Result<Self, FlightError> {
+        Self::begin_for(std::process::id(), options)
+    }
+
+    /// The same, found by the number of another process, for which this one works.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub fn begin_for(found_by: u32, options: Options) -> Result<Self, FlightError> {
         let (user, mut failure) = (geteuid().as_raw(), None);
         for directory in directories(user) {
-            match Self::begin_in(&directory, user, options.clone()) {
+            match Self::begin_in(&directory, (user, found_by), options.clone()) {
                 Ok(flight) => return Ok(flight),
                 Err(error) => failure = Some(error),
             }
@@ -105,7 +113,11 @@ impl Flight {
         Err(failure.expect("there is a directory at least"))
     }
 
-    fn begin_in(directory: &Path, user: u32, options: Options) -> Result<Self, FlightError> {
+    fn begin_in(
+        directory: &Path,
+        (user, found_by): (u32, u32),
+        options: Options,
+    ) -> Result<Self, FlightError> {
         if area().is_some() {
             return Err(EnableError::Differs.into());
         }
@@ -120,7 +132,7 @@ impl Flight {
         }
         make_own(directory, user)?;
         let process = std::process::id();
-        let path = file_of(directory, process);
+        let path = file_of(directory, found_by);
         // Of an earlier process with our number.
         drop(fs::remove_file(&path));
         if process.is_multiple_of(LOOKED_AT_BY) {

@@ -41,15 +41,15 @@ pub(crate) enum NoFlight {
 /// The word for the newest recording.
 const LAST: &str = "last";
 
-/// Begins to record: into the file that was asked for, or into the one that is found by the number of this process. Without such a file what
+/// Begins to record: into the file that was asked for, or into the one that is found by the number of this process, or of the one that was the command. Without such a file what
 /// is wanted of notes comes from memory.
-pub(crate) fn begin(args: &RunArgs) -> Result<(), RecordError> {
+pub(crate) fn begin(args: &RunArgs, command: Option<u32>) -> Result<(), RecordError> {
     if let Some(file) = &args.record {
         return record::begin(file);
     }
     let options = if args.wants_all_notes() { Options::default() } else { Options::small() };
     if !(args.no_flight_recorder || std::env::var_os(SWITCH).is_some_and(|value| value == "0")) {
-        match Flight::begin(options.clone()) {
+        match Flight::begin_for(command.unwrap_or_else(std::process::id), options.clone()) {
             Ok(flight) => return Ok(begun(FLIGHT.get_or_init(|| flight))?),
             Err(error) if args.verbose > 0 => report::warning("there is no flight recorder", &error),
             Err(_) => {}

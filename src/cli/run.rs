@@ -108,7 +108,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<c_int, RunError> {
     let order = args.speculate.as_deref().map(order::read).transpose()?;
     let ahead = Ahead { order, callees: args.speculate_callees };
     let recording = args.record_order.as_deref().map(Recording::begin).transpose()?;
-    flight::begin(args)?;
+    flight::begin(args, executor.as_ref().and_then(RemoteProgram::above))?;
     args.stats.map_or(Ok(()), StatsArg::print_at_exit)?;
     page::stay_at_exit(&args.dashboard)?;
     let observers = observe(args)?;

@@ -4,23 +4,15 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::io::fcntl_dupfd_cloexec;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Resource, getrlimit};
 
 use super::channel::ChannelError;
 
 /// At most so many go at once.
 const COUNT_MAX: usize = 4;
-
-/// Descriptors of ours lie below this number, and as high as is allowed: programs count on low ones.
-const NUMBER_END: u64 = 1024;
-
-/// So many have room below the highest number.
-const ROOM: u64 = 16;
 
 /// Sends up to four descriptors, or none, ahead of all frames. The other side has to [receive](receive_descriptors) them.
 ///
@@ -65,13 +57,6 @@ pub fn receive_descriptors(stream: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
     }
 }
 
-/// The same descriptor under a high number, which programs do not count on. As it is where there is none.
-pub fn set_aside(descriptor: OwnedFd) -> OwnedFd {
-    let numbers = getrlimit(Resource::Nofile).current.unwrap_or(NUMBER_END).min(NUMBER_END);
-    let lowest = i32::try_from(numbers.saturating_sub(ROOM)).unwrap_or_default();
-    fcntl_dupfd_cloexec(&descriptor, lowest).unwrap_or(descriptor)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
@@ -88,7 +73,9 @@ mod tests {
         send_descriptors(near.as_fd(), &descriptors).expect("it is sent");
         let mut received = receive_descriptors(far.as_fd()).expect("they come");
         assert_eq!(received.len(), 2);
-        UnixStream::from(set_aside(received.remove(0))).write_all(b"x").expect("it is the same socket");
+        UnixStream::from(crate::runtime::set_aside(received.remove(0)))
+            .write_all(b"x")
+            .expect("it is the same socket");
         let mut byte = [0];
         other.read_exact(&mut byte).expect("it came");
         assert_eq!(&byte, b"x");

@@ -24,9 +24,11 @@ pub(crate) use channel::Wait;
 pub use channel::{Channel, ChannelError};
 pub(crate) use connected::ConnectedPeer;
 pub use deadline::Deadline;
-pub use descriptors::{receive_descriptors, send_descriptors, set_aside};
+pub use descriptors::{receive_descriptors, send_descriptors};
 pub use frame::{FrameError, FrameLimits, FrameReader, HEADER_BYTES, PeerFrame};
 pub(crate) use frame::{empty_header, header as frame_header};
 pub(crate) use private::keep_descriptors;
 pub(crate) use process::at_end_of;
 pub use process::{PeerError, PeerProcess, PeerProgram, ProcessEnd, end_with_parent};
+
+pub use crate::runtime::set_aside;

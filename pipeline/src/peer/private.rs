@@ -30,7 +30,7 @@ fn close_here(first: u32, last: u32) -> bool {
 mod tests {
     use super::*;
     use std::io::{Read as _, Write as _};
-    use std::os::fd::AsFd as _;
+    use std::os::fd::{AsFd as _, IntoRawFd as _};
     use std::os::unix::net::UnixStream;
     use uruk_core::sync::thread;
 
@@ -47,7 +47,7 @@ mod tests {
             kept.send(()).expect("it is waited for");
             is_closed.recv().expect("it comes");
             (&far).write_all(b"x").expect("it is open here");
-            std::mem::forget(far); // Closed with the thread.
+            let _ = far.into_raw_fd(); // Closed with the thread.
         });
         is_kept.recv().expect("it keeps them");
         drop((far_here, gone));

@@ -19,10 +19,10 @@ use rustix::process::{
 
 use super::channel::{Channel, ChannelError};
 use super::deadline::Deadline;
-use super::descriptors::set_aside;
 use super::frame::{FrameError, FrameLimits, PeerFrame};
 use super::last_words::LastWords;
 use super::private::keep_descriptors;
+use crate::runtime::set_aside;
 use crate::runtime::tls::SignalsBlocked;
 
 /// How long a peer that has closed its channel may take to end. Then it is killed.

@@ -10,6 +10,7 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use rustix::event::{Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use uruk_core::sync::Arc;
 use uruk_core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -25,7 +26,7 @@ use crate::runtime::exit::{ExitError, on_exit};
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A thread that waits looks so often.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 const LINKS: u8 = 0;
 const RUNS: u8 = 1;
@@ -106,7 +107,7 @@ impl HostBelow {
         let until = limit.map(|limit| Instant::now() + limit);
         // Relaxed: as above.
         while !self.is_gone.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
-            std::thread::sleep(LOOK_EVERY);
+            let _ = poll(&mut [], Some(&LOOK_EVERY)); // An interruption makes it shorter.
         }
     }
 }

@@ -97,8 +97,13 @@ extern "C" fn note(_: c_int, info: *const c_void, _: *mut c_void) {
 /// Sends this process a signal that has come to its host.
 pub(super) fn raise_here(signal: &[u8; SIGNAL_BYTES]) {
     let info = ptr::from_ref(signal).cast::<c_void>();
-    // SAFETY: it is as long as a `siginfo_t`, of plain numbers. A process may send itself any: one that makes no sense is refused.
-    unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), number(signal), info) };
+    // SAFETY: it is as long as a `siginfo_t`, of plain numbers.
+    unsafe {
+        // The system lets a process say what another one has queued. Only the system and `kill` say the rest.
+        if libc::syscall(libc::SYS_rt_sigqueueinfo, libc::getpid(), number(signal), info) != 0 {
+            libc::kill(libc::getpid(), number(signal));
+        }
+    }
 }
 
 fn number(signal: &[u8; SIGNAL_BYTES]) -> c_int {

@@ -25,7 +25,7 @@ use super::messages::{
 };
 use super::program_names::{BoundSymbol, FindsNames, ReferredNames};
 use super::reach::{ReachedExecutor, reach};
-use super::settings::{RemotePlace, RemoteProgram};
+use super::settings::RemoteProgram;
 use super::values::{CallArguments, CallRegisters, CallResult};
 use super::variables::RemoteVariables;
 use crate::arch::Architecture;
@@ -101,7 +101,7 @@ impl RemoteExecutor {
 
     /// Whether it was the command itself: this process [goes on as its host](super::become_executor), and ends when it does.
     pub fn is_above(&self) -> bool {
-        matches!(self.shared.program.place, RemotePlace::Above(_))
+        self.shared.program.above().is_some()
     }
 
     /// The number of its process.

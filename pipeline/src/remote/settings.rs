@@ -73,6 +73,14 @@ impl RemoteProgram {
         }
     }
 
+    /// The number of an executor that was the command itself, for which this process [goes on](super::become_executor).
+    pub fn above(&self) -> Option<u32> {
+        match &self.place {
+            RemotePlace::Above(above) => Some(above.pid),
+            RemotePlace::Started(_) | RemotePlace::Listening(_) => None,
+        }
+    }
+
     /// Adds an argument of a program that is started.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<OsString>) -> Self {

@@ -28,6 +28,7 @@ pub mod image;
 pub mod in_process;
 mod loaded;
 pub mod process;
+mod set_aside;
 mod start_block;
 #[doc(hidden)]
 pub mod startup;
@@ -38,3 +39,5 @@ pub mod threads;
 #[doc(hidden)]
 pub mod tls;
 pub mod unwind;
+
+pub use set_aside::set_aside;

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use super::format::{PackFileKind, VERSION};
+use crate::runtime::set_aside;
 
 /// Why a directory cannot hold a cache.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +113,7 @@ impl Directory {
             }
             opened => opened,
         };
-        let handle = handle.map_err(|error| system("opened", error.into()))?;
+        let handle = set_aside(handle.map_err(|error| system("opened", error.into()))?);
         let stat = fs::fstat(&handle).map_err(|error| system("examined", error.into()))?;
         let writers = Writers::of_directory(&handle, &stat).map_err(|distrust| match distrust {
             Distrust::Foreign { owner, user } => {
@@ -131,7 +132,8 @@ impl Directory {
     /// Opens the same directory by its name, without the descriptor. The name may belong to another directory by now, or to none: the
     /// process may see other files.
     pub(super) fn reopen(known: &Self) -> Result<Self, Errno> {
-        let handle = fs::open(&known.absolute, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let handle =
+            set_aside(fs::open(&known.absolute, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
         let stat = fs::fstat(&handle)?;
         if (stat.st_dev, stat.st_ino) != known.identity {
             return Err(Errno::STALE);
@@ -186,7 +188,7 @@ impl Directory {
     /// Opens a file of the directory to which only those may write who may write to the directory.
     pub(in crate::cache) fn open_file(&self, name: &str, access: OFlags) -> Result<OwnedFd, Errno> {
         let flags = access | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = fs::openat(&self.handle, name, flags, self.file_mode)?;
+        let file = set_aside(fs::openat(&self.handle, name, flags, self.file_mode)?);
         let stat = fs::fstat(&file)?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         if !is_file || !self.writers.are_those_of(&stat) {

@@ -127,7 +127,7 @@ pub(crate) fn handler_comes(signal: c_int) {
     }
     let (until, own) = (Instant::now() + PATIENCE, u64::from(DEPTH.get() > 0));
     while count(0) > own && Instant::now() < until {
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::park_timeout(LOOK_EVERY);
     }
 }
 

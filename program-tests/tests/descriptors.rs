@@ -54,6 +54,28 @@ fn outcome(command: &mut Command) -> Outcome {
 }
 
 #[test]
+fn the_files_of_a_cache_are_not_the_programs() {
+    let native = linked("descriptors.c", PROGRAM, &["-O1"], "descriptors").expect("it links");
+    let program = bitcode("descriptors.c", PROGRAM).expect("it compiles");
+    let cache = std::env::temp_dir().join(format!("uruk-descriptors-{}", std::process::id()));
+    for way in ["none", "closefrom", "range", "all", "limit", "file", "pipe", "none"] {
+        let expected = outcome(Command::new(&native).arg(way));
+        for mode in [&["--lazy"][..], &[]] {
+            let mut command = Command::new(uruk());
+            command.arg("run").args(mode).arg("--cache").arg(&cache).arg(&program).arg("--").arg(way);
+            let ours = outcome(&mut command);
+            let stderr = String::from_utf8_lossy(&ours.stderr);
+            assert_eq!(
+                (ours.end, &ours.stdout),
+                (expected.end, &expected.stdout),
+                "{way} {mode:?}: {stderr}"
+            );
+        }
+    }
+    std::fs::remove_dir_all(&cache).expect("it was made");
+}
+
+#[test]
 fn the_channel_of_an_executor_is_not_the_programs() {
     let native = linked("descriptors.c", PROGRAM, &["-O1"], "descriptors").expect("it links");
     let program = bitcode("descriptors.c", PROGRAM).expect("it compiles");
