@@ -191,6 +191,29 @@ fn an_interrupted_compilation_is_reported_too() {
 }
 
 /// Without `--stats` the process has the handlers that it began with.
+/// The frames were looked for on the program's own stack for handlers, which was too small: SIGSEGV came instead of SIGABRT.
+#[test]
+fn a_small_stack_for_handlers_is_not_filled_by_the_report() {
+    let program = r#"
+        #include <signal.h>
+        #include <stdlib.h>
+        #include <sys/mman.h>
+        int main(void) {
+            char *memory = mmap(0, 3 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            mprotect(memory + 4096, 2 * 4096, PROT_READ | PROT_WRITE);
+            stack_t small = {memory + 4096, 0, 2 * 4096};
+            if (sigaltstack(&small, 0)) return 1;
+            abort();
+        }
+    "#;
+    let program = bitcode("small_stack.c", program).expect("it compiles");
+    for option in ["--backtrace", "--stats", "--executor"] {
+        let ended = outcome(Command::new(uruk()).args(["run", option]).arg(&program));
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.end, End::Killed(6), "{option}\n{stderr}");
+    }
+}
+
 #[test]
 fn nothing_is_installed_unasked() {
     let text = "#include <stdio.h>\n#include <string.h>\nint main(void) { char line[256]; FILE *f = fopen(\"/proc/self/status\", \"r\");\

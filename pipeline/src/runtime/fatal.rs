@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use uruk_core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::frames;
+use crate::arch::host;
 
 /// The text that is written when a signal ends the process.
 ///
@@ -170,6 +171,31 @@ impl FatalReport {
         }
     }
 
+    /// The same as [`write`](Self::write), on this thread's stack of ours: the program's may have room for a small handler alone, as Rust's has.
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn write_on_our_stack(&self, signal: c_int, context: *const c_void) {
+        type Work<'report> = (&'report FatalReport, c_int, *const c_void);
+        extern "C" fn run(work: *mut c_void) {
+            // SAFETY: the pointer that is handed over below, and the caller's obligation.
+            unsafe {
+                let (report, signal, context) = *work.cast::<Work<'_>>();
+                report.write(signal, context);
+            }
+        }
+        let mut work: Work<'_> = (self, signal, context);
+        // SAFETY: the key is ours. The stack is this thread's, and nothing is on it while the handler runs elsewhere.
+        unsafe {
+            let ours = libc::pthread_getspecific(self.stack).addr();
+            let is_here = (ours..ours.saturating_add(STACK_BYTES)).contains(&(&raw const work).addr());
+            if ours == 0 || is_here {
+                return self.write(signal, context);
+            }
+            host::call_on(run, (&raw mut work).cast(), ours + STACK_BYTES);
+        }
+    }
+
     /// Writes the report to stderr.
     ///
     /// # Safety
@@ -272,7 +298,7 @@ extern "C" fn end_by(signal: c_int, _info: *mut libc::siginfo_t, context: *mut c
                 let mut ignored = by_default;
                 ignored.sa_sigaction = libc::SIG_IGN;
                 libc::sigaction(libc::SIGPIPE, &raw const ignored, ptr::null_mut());
-                report.write(signal, context);
+                report.write_on_our_stack(signal, context);
             }
         }
         libc::sigaction(signal, &raw const by_default, ptr::null_mut());
