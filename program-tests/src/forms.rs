@@ -36,6 +36,11 @@ pub enum Form {
 }
 
 impl Form {
+    /// Whether the engine compiles some of its files.
+    pub fn is_ir(self) -> bool {
+        matches!(self, Self::BitcodeO0 | Self::BitcodeO2 | Self::Text | Self::Mixed)
+    }
+
     /// The name used in reports and in `skip` directives.
     pub fn name(self) -> &'static str {
         match self {

@@ -26,6 +26,13 @@
 //! Of the five forms of objects alone (pic, pie, fixed, large, archive), a program in C++ or Rust takes two, by its name: their
 //! objects take long to compile, and what differs between the forms is not of the language.
 //!
+//! Each program runs in another process too, in two of these variants by its name, and from an image in one more:
+//!
+//! | place | forms | without |
+//! |---|---|---|
+//! | `--executor` | both bitcodes, pic, pie, large, archive, mixed; bitcode with `--lazy` and `--tiered` | fixed: an executor has no code below 2 GiB |
+//! | `uruk image build`, and with `--package` | large, mixed, pic, bitcode-O0 | fixed, pie: an image is made of position-independent code; archive: a build takes no members for `main` |
+//!
 //! A few programs are run with `--lazy=module`, and objects with `--lazy`, besides (`programs_lazy_files.rs`).
 //!
 //! `URUK_FULL_MATRIX=1` runs every form at both levels and both job counts, and adds textual IR and, for programs whose
@@ -128,7 +135,7 @@ impl Compiles {
 /// modules.
 fn apart(variants: &[Variant], place: &str) -> Vec<Variant> {
     let there = |variant: &Variant| {
-        let is_ir = matches!(variant.form, Form::BitcodeO0 | Form::BitcodeO2 | Form::Text | Form::Mixed);
+        let is_ir = variant.form.is_ir();
         let compiles = match (place, variant.compiles) {
             ("executor", _) if variant.form == Form::Fixed => return None,
             ("executor", Compiles::Whole) => Compiles::Executor,
@@ -163,6 +170,29 @@ const DEFAULT: [Variant; 17] = [
     Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::Package },
 ];
 
+/// Variants in another process. A program takes two of them in turn.
+const IN_EXECUTORS: [Variant; 10] = [
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 2, compiles: Compiles::Executor },
+    Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Executor },
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 1, compiles: Compiles::ExecutorLazy },
+    Variant { form: Form::Archive, level: 2, jobs: 2, compiles: Compiles::Executor },
+    Variant { form: Form::BitcodeO0, level: 2, jobs: 2, compiles: Compiles::ExecutorTiered },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 1, compiles: Compiles::Executor },
+    Variant { form: Form::Pie, level: 2, jobs: 1, compiles: Compiles::Executor },
+    Variant { form: Form::BitcodeO2, level: 2, jobs: 2, compiles: Compiles::ExecutorLazy },
+    Variant { form: Form::Large, level: 2, jobs: 1, compiles: Compiles::Executor },
+    Variant { form: Form::Mixed, level: 2, jobs: 2, compiles: Compiles::Executor },
+];
+
+/// Further variants from images. A program takes one of them in turn.
+const FROM_IMAGES: [Variant; 5] = [
+    Variant { form: Form::Large, level: 2, jobs: 1, compiles: Compiles::Image },
+    Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Package },
+    Variant { form: Form::BitcodeO0, level: 0, jobs: 1, compiles: Compiles::Image },
+    Variant { form: Form::Large, level: 2, jobs: 2, compiles: Compiles::Package },
+    Variant { form: Form::Mixed, level: 2, jobs: 2, compiles: Compiles::Image },
+];
+
 /// Files that are compiled or linked when a function of theirs is called. Most programs have one file, so this is not for all.
 const LAZY_FILES: [Variant; 6] = [
     Variant { form: Form::BitcodeO0, level: 2, jobs: 1, compiles: Compiles::LazyModule },
@@ -179,7 +209,7 @@ impl Program {
     /// # Panics
     /// With a report of every variant that is wrong.
     pub fn check(&self) {
-        self.check_forms(|_| true);
+        self.check_variants(&self.variants());
     }
 
     /// Checks the program in the forms that `wanted` takes, for programs so large that they are several tests.
@@ -187,7 +217,12 @@ impl Program {
     /// # Panics
     /// With a report of every variant that is wrong.
     pub fn check_forms(&self, wanted: impl Fn(Form) -> bool) {
-        let variants: Vec<_> = self.variants().into_iter().filter(|variant| wanted(variant.form)).collect();
+        // Their bitcode takes long to compile, and is compiled in enough ways.
+        let is_in_turn = |variant: &Variant| IN_EXECUTORS.contains(variant) || FROM_IMAGES.contains(variant);
+        let is_too_long = |variant: &Variant| is_in_turn(variant) && variant.form.is_ir();
+        let variants = self.variants().into_iter();
+        let variants: Vec<_> =
+            variants.filter(|variant| wanted(variant.form) && !is_too_long(variant)).collect();
         self.check_variants(&variants);
     }
 
@@ -247,10 +282,23 @@ impl Program {
             };
             self.skipped.iter().any(|(name, _)| kinds.contains(&&**name))
         };
-        let can_be = |variant: &Variant| {
-            self.can_be(variant.form) && !is_skipped(variant) && (full || self.takes_in_turn(variant.form))
-        };
-        all.into_iter().filter(|variant| can_be(variant) && is_wanted(variant)).collect()
+        let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
+        let mut variants = all;
+        variants.retain(|variant| can_be(variant) && (full || self.takes_in_turn(variant.form)));
+        if std::env::var_os("URUK_APART").is_none() {
+            for (turns, each) in [(&IN_EXECUTORS[..], 2), (&FROM_IMAGES[..], 1)] {
+                let first = self.turn() % turns.len();
+                let in_turn = turns.iter().cycle().skip(first).take(turns.len()).copied().filter(&can_be);
+                variants.extend(in_turn.take(if full { turns.len() } else { each }));
+            }
+        }
+        variants.retain(is_wanted);
+        variants
+    }
+
+    /// A number of the program, by which it has its turn.
+    fn turn(&self) -> usize {
+        self.name.bytes().map(usize::from).sum()
     }
 
     /// Whether it is this program's turn to be had in `form`.
@@ -258,7 +306,7 @@ impl Program {
         const IN_TURN: [Form; 5] = [Form::Pic, Form::Pie, Form::Fixed, Form::Large, Form::Archive];
         const EACH: usize = 2;
         let Some(place) = IN_TURN.iter().position(|other| *other == form) else { return true };
-        let first: usize = self.name.bytes().map(usize::from).sum();
+        let first = self.turn();
         let is_c = self.files.iter().all(|file| file.language == Language::C);
         is_c || (place + IN_TURN.len() - first % IN_TURN.len()) % IN_TURN.len() < EACH
     }
