@@ -151,8 +151,8 @@ pub fn executor(input: &[u8]) {
 
 /// Takes one host, and sends frames: of three bytes the kind, the request and the size, and then the body. Most begin as they should.
 fn lie(listener: &UnixListener, input: &[u8]) {
-    // Version 5, process 1 of x86-64, pages of 4 KiB, memory from 0x10000 on, entries of nothing, no reserve.
-    const READY: [u8; 15] = [5, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04, 0, 0, 0, 0, 0, 0, 0];
+    // Version 6, process 1 of x86-64, pages of 4 KiB, memory from 0x10000 on without zeros behind it, entries of nothing, no reserve.
+    const READY: [u8; 16] = [6, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04, 0, 0, 0, 0, 0, 0, 0, 0];
     let Ok((stream, _)) = listener.accept() else { return };
     let Ok(mut raw) = stream.try_clone() else { return };
     let mut channel = Channel::new(stream);

@@ -108,13 +108,13 @@ fn a_module_that_stays_whole_is_named_and_counted() {
     "#;
     let file = compile("assembly.c", ASSEMBLY, &["-O1", "-emit-llvm"], "assembly.bc").expect("it compiles");
     for mode in ["--lazy", "--tiered"] {
-        let outcome = run_files(&[mode, "--stats=json", "-v"], &[file.clone()]);
+        let outcome = run_files(&[mode, "--stats=json", "-v"], std::slice::from_ref(&file));
         let stderr = String::from_utf8_lossy(&outcome.stderr);
         assert!(stderr.contains("\"whole_modules\":1"), "{stderr}");
         let lines =
             stderr.lines().filter(|line| line.contains("is compiled as a whole: it has assembly of its own"));
         assert_eq!(lines.count(), 1, "{stderr}");
-        let outcome = run_files(&[mode, "--stats"], &[file.clone()]);
+        let outcome = run_files(&[mode, "--stats"], std::slice::from_ref(&file));
         let stderr = String::from_utf8_lossy(&outcome.stderr);
         assert!(stderr.contains("compiled as a whole, and not on call: 1 modules"), "{stderr}");
     }

@@ -352,15 +352,6 @@ impl JitBuilder {
         self
     }
 
-    /// Called for each module of LLVM IR whose functions were to be [compiled on call](Self::compile_on_call) and cannot be taken out of it:
-    /// with the module's name, and why it is compiled as a whole. On the thread that adds the module.
-    #[cfg(feature = "llvm")]
-    #[must_use]
-    pub fn on_whole_module(mut self, hear: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
-        self.compile.on_whole = Some(Arc::new(hear));
-        self
-    }
-
     /// Whether the process is the program's alone, as for `uruk run`: what its code registers for the end goes to the C library, and
     /// runs when the process exits, in the order of a native program. None of its code may be removed before, and the [`Jit`] must not be
     /// dropped.

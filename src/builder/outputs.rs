@@ -1,9 +1,11 @@
-//! An engine's outputs beside its code: dumps, traces, and sections that other tools can move.
+//! An engine's outputs beside its code: dumps, traces, what it tells of modules, and sections that other tools can move.
 
 #[cfg(feature = "llvm")]
 use uruk_pipeline::ir::Dump;
 use uruk_pipeline::lazy::CompileTraceFile;
 
+#[cfg(feature = "llvm")]
+use super::Arc;
 use super::JitBuilder;
 
 impl JitBuilder {
@@ -22,6 +24,15 @@ impl JitBuilder {
     #[doc(alias = "DumpObjects")]
     pub fn dump(mut self, dump: Dump) -> Self {
         self.compile.dump = Some(dump);
+        self
+    }
+
+    /// Called for each module of LLVM IR whose functions were to be [compiled on call](Self::compile_on_call) and cannot be taken out of it:
+    /// with the module's name, and why it is compiled as a whole. On the thread that adds the module.
+    #[cfg(feature = "llvm")]
+    #[must_use]
+    pub fn on_whole_module(mut self, hear: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        self.compile.on_whole = Some(Arc::new(hear));
         self
     }
 

@@ -199,7 +199,7 @@ impl MemoryManager for InProcessMemoryManager {
         let taken = if stretch.is_low { None } else { self.pool.ranges.lock().take_file(stretch) };
         let (reserved, base) = match taken {
             Some(base) => (None, base),
-            None => stretch.reserve().map(|(range, base)| (Some(range), base))?,
+            None => reserve::for_file(stretch).map(|(range, base)| (Some(range), base))?,
         };
         let range = base..base + stretch.size_bytes;
         let keeper = Box::new(KnownFile { pool: self.pool.clone(), range, _reserved: reserved });

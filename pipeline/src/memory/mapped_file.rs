@@ -17,6 +17,7 @@ use uruk_core::ExecutorAddr;
 
 use super::mapping::{self, PAGE_BYTES, ReservedRange};
 use super::places::{FilePlace, FileSegment, FileStretch, KeepsFile, MappedSegments};
+use super::reserve;
 use super::{Backing, MemoryError, MemoryManager, SegmentBytes, SegmentKind};
 
 /// The segments of a file in one stretch of addresses. Dropping it gives the addresses back.
@@ -50,7 +51,7 @@ impl MappedFile {
         let place = match memory.place_file(&stretch)? {
             Some(place) => place,
             None => {
-                let (range, base) = stretch.reserve()?;
+                let (range, base) = reserve::for_file(&stretch)?;
                 FilePlace { base, keeper: Box::new(range) }
             }
         };

@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use uruk_core::ExecutorAddr;
 
-use super::mapping::{PAGE_BYTES, ReservedRange};
-use super::{MemoryError, SegmentKind, reserve};
+use super::SegmentKind;
 
 /// The addresses of the two stretches. The data follows the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,18 +48,6 @@ pub struct FileStretch<'f> {
 }
 
 impl FileStretch<'_> {
-    /// Takes addresses of the system's. Gives where the file begins in them, too.
-    ///
-    /// # Errors
-    /// [`MemoryError::Reserve`].
-    pub(super) fn reserve(&self) -> Result<(ReservedRange, usize), MemoryError> {
-        let slack = if self.align > PAGE_BYTES { self.align } else { 0 };
-        let reserve = if self.is_low { reserve::low_exactly } else { ReservedRange::reserve };
-        let range = reserve(self.size_bytes.saturating_add(slack))?;
-        let base = range.range().start.next_multiple_of(self.align);
-        Ok((range, base))
-    }
-
     /// Where data begins, if nothing but data comes behind that.
     pub(super) fn data_at(&self) -> Option<usize> {
         let is_data = |segment: &&FileSegment| segment.kind.near() == SegmentKind::Data;

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::MemoryError;
 use super::arena::SLAB_ALIGN;
-use super::mapping::ReservedRange;
+use super::mapping::{PAGE_BYTES, ReservedRange};
+use super::places::FileStretch;
 use crate::arch::host;
 
 /// The size of a range whose size is not given: as far as a 32-bit displacement reaches, less a margin.
@@ -61,8 +62,20 @@ pub(super) fn low(bytes: usize, needed_bytes: usize) -> Result<ReservedRange, Me
 ///
 /// # Errors
 /// [`MemoryError::Reserve`] if no gap has room.
-pub(super) fn low_exactly(bytes: usize) -> Result<ReservedRange, MemoryError> {
+fn low_exactly(bytes: usize) -> Result<ReservedRange, MemoryError> {
     in_steps_from_below(bytes, bytes.next_multiple_of(SLAB_ALIGN).min(LOW_STEP))
+}
+
+/// Reserves the addresses of a file. Gives where the file begins in them, too.
+///
+/// # Errors
+/// [`MemoryError::Reserve`] if the system does not grant them.
+pub(super) fn for_file(stretch: &FileStretch<'_>) -> Result<(ReservedRange, usize), MemoryError> {
+    let slack = if stretch.align > PAGE_BYTES { stretch.align } else { 0 };
+    let reserve = if stretch.is_low { low_exactly } else { ReservedRange::reserve };
+    let range = reserve(stretch.size_bytes.saturating_add(slack))?;
+    let base = range.range().start.next_multiple_of(stretch.align);
+    Ok((range, base))
 }
 
 /// Reserves `bytes` from the lowest addresses on, of which the last may lie above 2 GiB.
