@@ -247,6 +247,7 @@ pub(super) mod module_bits {
     pub(crate) const FINALIZERS: u32 = 2;
     pub(crate) const SHARES_SECTIONS: u32 = 4;
     pub(crate) const THREAD_LOCALS: u32 = 8;
+    pub(crate) const CODE_SHARES_SECTIONS: u32 = 16;
 }
 
 // The shim (the C++ files of this folder), and those functions of LLVM's out of which a fatal error may unwind: `llvm-sys`

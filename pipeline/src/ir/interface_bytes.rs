@@ -22,7 +22,7 @@ use crate::cache::Damage;
 use crate::object::CommonExtent;
 
 const MAGIC: [u8; 8] = *b"urukifc\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The shortest definition: flags, bits and an empty name.
 const SYMBOL_BYTES_MIN: usize = 6;
@@ -36,6 +36,7 @@ bitflags::bitflags! {
         const SHARES_SECTIONS = 1 << 2;
         const THREAD_LOCALS = 1 << 3;
         const ASSEMBLY = 1 << 4;
+        const CODE_SHARES_SECTIONS = 1 << 5;
     }
 
     #[derive(Clone, Copy)]
@@ -54,6 +55,7 @@ impl ModuleInterface {
             has_initializers,
             has_finalizers,
             shares_sections,
+            code_shares_sections,
             has_thread_locals,
             has_assembly,
         } = self;
@@ -61,6 +63,7 @@ impl ModuleInterface {
         bits.set(ModuleBits::INITIALIZERS, *has_initializers);
         bits.set(ModuleBits::FINALIZERS, *has_finalizers);
         bits.set(ModuleBits::SHARES_SECTIONS, *shares_sections);
+        bits.set(ModuleBits::CODE_SHARES_SECTIONS, *code_shares_sections);
         bits.set(ModuleBits::THREAD_LOCALS, *has_thread_locals);
         bits.set(ModuleBits::ASSEMBLY, *has_assembly);
         let mut writer = FieldWriter(MAGIC.to_vec());
@@ -105,6 +108,7 @@ fn read(bytes: &[u8]) -> Option<ModuleInterface> {
         has_initializers: bits.contains(ModuleBits::INITIALIZERS),
         has_finalizers: bits.contains(ModuleBits::FINALIZERS),
         shares_sections: bits.contains(ModuleBits::SHARES_SECTIONS),
+        code_shares_sections: bits.contains(ModuleBits::CODE_SHARES_SECTIONS),
         has_thread_locals: bits.contains(ModuleBits::THREAD_LOCALS),
         has_assembly: bits.contains(ModuleBits::ASSEMBLY),
     })
@@ -206,10 +210,11 @@ mod tests {
 
     #[test]
     fn what_is_read_is_what_was_written() {
-        let switches: [fn(&mut ModuleInterface); 5] = [
+        let switches: [fn(&mut ModuleInterface); 6] = [
             |interface| interface.has_initializers ^= true,
             |interface| interface.has_finalizers ^= true,
             |interface| interface.shares_sections ^= true,
+            |interface| interface.code_shares_sections ^= true,
             |interface| interface.has_thread_locals ^= true,
             |interface| interface.has_assembly ^= true,
         ];

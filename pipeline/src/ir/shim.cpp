@@ -30,7 +30,7 @@ namespace {
 // Bits of a symbol; `ffi.rs` has the same list.
 enum : unsigned { Exported = 1, Weak = 2, Common = 4, Callable = 8, ThreadLocal = 16, Linkonce = 32, Local = 64, Undefined = 128 };
 // Bits of a module.
-enum : unsigned { Initializers = 1, Finalizers = 2, SharesSections = 4, ThreadLocals = 8 };
+enum : unsigned { Initializers = 1, Finalizers = 2, SharesSections = 4, ThreadLocals = 8, CodeSharesSections = 16 };
 
 bool defines(const GlobalValue &G) {
   return !G.isDeclarationForLinker() && !G.hasAppendingLinkage() && G.hasName() && !G.getName().starts_with("llvm.");
@@ -95,7 +95,7 @@ unsigned bitsOfAttributes(const GlobalObject &Object) {
   if (auto *F = dyn_cast<Function>(&Object)) {
     // The addresses of these functions: `__patchable_function_entries`, `__mcount_loc`, `xray_instr_map`.
     for (const char *Listed : {"patchable-function-entry", "mrecord-mcount", "function-instrument", "xray-instruction-threshold"})
-      if (F->hasFnAttribute(Listed) && F->getFnAttribute(Listed).getValueAsString() != "xray-never") Bits |= SharesSections;
+      if (F->hasFnAttribute(Listed) && F->getFnAttribute(Listed).getValueAsString() != "xray-never") Bits |= SharesSections | CodeSharesSections;
     return Bits | sectionBits(F->getFnAttribute("implicit-section-name").getValueAsString());
   }
   if (auto *V = dyn_cast<GlobalVariable>(&Object))
@@ -222,8 +222,9 @@ unsigned uruk_llvm_symbols(LLVMModuleRef Handle, bool Locals,
   StringMap<AssemblySymbol> OfBodies;
   if (!Locals) {
     AssemblyNames Names = namesOfBodies(*unwrap(Handle));
-    if (Names.sharesSections()) Bits |= SharesSections;
-    for (const auto &Section : Names.Sections) Bits |= sectionBits(Section.first());
+    unsigned OfCode = Names.sharesSections() ? +SharesSections : 0;
+    for (const auto &Section : Names.Sections) OfCode |= sectionBits(Section.first());
+    Bits |= OfCode & SharesSections ? OfCode | CodeSharesSections : OfCode;
     OfBodies = std::move(Names.Symbols);
   }
   for (GlobalValue &G : unwrap(Handle)->global_values()) {

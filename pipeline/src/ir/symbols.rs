@@ -31,6 +31,8 @@ pub struct ModuleInterface {
     /// Whether the module has sections that linkers lay next to those of the same name in other files, or
     /// asks where they are (`__start_X`, `__stop_X`).
     pub shares_sections: bool,
+    /// Whether its functions are why: by assembly in their bodies, or by what code generation lists of them.
+    pub code_shares_sections: bool,
     /// Whether the module has thread-local variables.
     pub has_thread_locals: bool,
     /// Whether the module has assembly of its own, whose references are not among `undefined`.
@@ -117,6 +119,7 @@ impl ModuleInterface {
         interface.has_initializers = bits & module_bits::INITIALIZERS != 0;
         interface.has_finalizers = bits & module_bits::FINALIZERS != 0;
         interface.shares_sections = bits & module_bits::SHARES_SECTIONS != 0;
+        interface.code_shares_sections = bits & module_bits::CODE_SHARES_SECTIONS != 0;
         interface.has_thread_locals = bits & module_bits::THREAD_LOCALS != 0;
         let assembly = module.inline_assembly();
         interface.has_assembly = !assembly.is_empty();

@@ -16,6 +16,11 @@ pub enum StaysWhole {
     /// Assembly may refer to anything in the module.
     #[error("it has assembly of its own")]
     Assembly,
+    /// Other files find these sections by their ends, and want all that is in them.
+    #[error(
+        "its functions put something into sections that other files look through, or look through such sections in assembly"
+    )]
+    Sections,
     /// A function is told from others, or from variables, only in its module.
     #[error("it has tables of all its code, or names that only the whole module tells apart")]
     Facts,
@@ -24,11 +29,12 @@ pub enum StaysWhole {
 impl StaysWhole {
     pub(super) fn of(interface: &ModuleInterface, outline: &Outline) -> Option<Self> {
         let has_facts = outline.stays_whole || outline.has_names_with(BODY_PREFIX);
-        match (interface.has_assembly, has_facts) {
-            (true, _) => Some(Self::Assembly),
-            (false, true) => Some(Self::Facts),
-            (false, false) => None,
-        }
+        let reasons = [
+            (interface.has_assembly, Self::Assembly),
+            (interface.code_shares_sections, Self::Sections),
+            (has_facts, Self::Facts),
+        ];
+        reasons.into_iter().find_map(|(holds, why)| holds.then_some(why))
     }
 }
 
