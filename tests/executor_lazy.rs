@@ -46,7 +46,7 @@ fn tell_of_a_call(lie: &str) {
     receive_descriptors(channel.stream()).expect("they come");
     channel.receive().expect("a greeting");
     // Process 1 of x86-64, in pages of 4 KiB. Memory begins at 0x10000.
-    let ready = [&[6, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04][..], &[0; 7]].concat();
+    let ready = [&[6, 1, 62, 0x80, 0x20, 0x80, 0x80, 0x04][..], &[0; 8]].concat();
     channel.send(2, 0, &ready, &[]).expect("the host is there");
     let request = channel.receive().expect("a request");
     let (kind, body): (_, &[u8]) = match lie {

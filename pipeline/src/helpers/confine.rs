@@ -29,12 +29,13 @@ use seccompiler::{
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Calls that pass with any arguments. A thread that was started before may make its first ones (`rseq`, `set_robust_list`) late.
-const FREE: [c_long; 32] = [
+const FREE: [c_long; 33] = [
     libc::SYS_brk,
     libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
     libc::SYS_close,
+    libc::SYS_close_range, // the thread that watches the host takes a table of its own
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_futex,
