@@ -194,7 +194,6 @@ fn breakpoints_frames_and_variables_in_an_executor() {
         return;
     }
     let source = file("debugged.c", C.as_bytes()).expect("written");
-    let steps = [&["set follow-fork-mode child"], &STEPS[..]].concat();
     let wanted = [
         "hit Breakpoint 1, inner (value=10)",
         "#1  ",
@@ -206,7 +205,7 @@ fn breakpoints_frames_and_variables_in_an_executor() {
         "hit Breakpoint 1, inner (value=12)",
     ];
     for options in [&["-O0"][..], &["-O0", "--lazy=module"]] {
-        let printed = gdb(&steps, &[&["--debugger", "--executor"], options].concat(), &[&source]);
+        let printed = gdb(&STEPS, &[&["--debugger", "--executor"], options].concat(), &[&source]);
         assert_in_order(&printed, &wanted);
     }
 }

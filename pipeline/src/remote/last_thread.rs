@@ -24,11 +24,22 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// # Errors
 /// As of [`on_end_of_thread`]; [`ExitError::Refused`] too if the system refuses a thread.
 pub(super) fn exit_with_the_last_thread() -> Result<(), ExitError> {
-    let (first_ends, is_counted) = (Arc::new(Latch::new()), Arc::new(Latch::new()));
+    let [first_ends, is_counted, last_ends] = [(); 3].map(|()| Arc::new(Latch::new()));
+    let blocked = SignalsBlocked::now(); // The threads have them blocked to their ends: signals are for the program's.
+    let refused = |_| ExitError::Refused;
+    // What runs at the end uses the program's descriptors.
+    let exit = {
+        let last_ends = last_ends.clone();
+        move || {
+            last_ends.wait();
+            exit()
+        }
+    };
+    thread::Builder::new().name("uruk exit".to_owned()).spawn(exit).map_err(refused)?;
     let watch = {
         let (first_ends, is_counted) = (first_ends.clone(), is_counted.clone());
         move || {
-            let so_far = ThreadsSoFar::new(); // with this one
+            let so_far = ThreadsSoFar::new(); // with these two
             let kept = so_far.as_ref().map(|so_far| [so_far.directory.as_fd(), so_far.first.as_fd()]);
             keep_descriptors(kept.as_ref().map_or(&[], |kept| kept));
             is_counted.open();
@@ -38,13 +49,11 @@ pub(super) fn exit_with_the_last_thread() -> Result<(), ExitError> {
             while so_far.others_run().unwrap_or(true) {
                 std::thread::park_timeout(LOOK_EVERY);
             }
-            exit()
+            last_ends.open();
         }
     };
-    let blocked = SignalsBlocked::now(); // The thread has them blocked to its end: signals are for the program's.
-    let started = thread::Builder::new().name("uruk last".to_owned()).spawn(watch);
+    thread::Builder::new().name("uruk last".to_owned()).spawn(watch).map_err(refused)?;
     drop(blocked);
-    started.map_err(|_| ExitError::Refused)?;
     is_counted.wait();
     on_end_of_thread(move || first_ends.open())
 }

@@ -17,7 +17,7 @@ use crate::runtime::entry::CallRegisters;
 use crate::runtime::exit::ExitError;
 use crate::runtime::process::{ProcessSymbols, set_program_symbols};
 use crate::runtime::startup::{self, Program};
-use crate::runtime::{endings, entry, ifunc, image, tls};
+use crate::runtime::{allocation, endings, entry, ifunc, image, tls};
 
 /// Calls a function.
 pub(super) fn call(call: FunctionCall) -> (u64, u64) {
@@ -76,9 +76,20 @@ pub(super) fn run(run: ProgramRun, ground: &ProgramGround) -> ExitError {
     }));
     tls::touch_modules();
     program.take_the_processor();
+    allocate_by_libraries(&ground.symbols);
     start_what_is_new(program, lists, Some(&ground.symbols));
     // SAFETY: the entry is what the user says is a `main`, and nothing is retired while the program runs.
     unsafe { program.run_main_and_exit(ExecutorAddr::new(entry)) }
+}
+
+/// Lets all code allocate by the functions of a library that was loaded for the program, if one has them and this executable can lead there.
+fn allocate_by_libraries(symbols: &ProcessSymbols) {
+    if allocation::has_forwarders() {
+        // SAFETY: the executable has the forwarders. A library's definition of such a name has the function's type, and no library goes. Threads
+        // of ours allocate by the engine's allocator, which never goes through the forwarders, and the program does not run yet. Where that is
+        // refused, the functions stay those of the process.
+        let _ = unsafe { allocation::replace(|name| symbols.function_of_libraries(name)) };
+    }
 }
 
 /// Runs the constructors of a program's new code, behind those of the libraries, and notes its destructors.

@@ -236,7 +236,7 @@ pub enum ReplaceError {
 }
 
 /// Whether the executable's functions are the forwarders.
-pub(super) fn has_forwarders() -> bool {
+pub(crate) fn has_forwarders() -> bool {
     !LIBRARY.get(AllocationFunction::memalign).is_null()
 }
 
