@@ -31,7 +31,7 @@
 //! | place | forms | without |
 //! |---|---|---|
 //! | `--executor` | both bitcodes, pic, pie, large, archive, mixed; bitcode with `--lazy` and `--tiered` | fixed: an executor has no code below 2 GiB |
-//! | `uruk image build`, and with `--package` | large, mixed, pic, bitcode-O0 | fixed, pie: an image is made of position-independent code; archive: a build takes no members for `main` |
+//! | `uruk image build`, and with `--package` | large, mixed, pic, pie, archive, bitcode-O0 | fixed: an image has no fixed place |
 //!
 //! A few programs are run with `--lazy=module`, and objects with `--lazy`, besides (`programs_lazy_files.rs`).
 //!
@@ -185,7 +185,10 @@ const IN_EXECUTORS: [Variant; 10] = [
 ];
 
 /// Further variants from images. A program takes one of them in turn.
-const FROM_IMAGES: [Variant; 5] = [
+const FROM_IMAGES: [Variant; 8] = [
+    Variant { form: Form::Pie, level: 2, jobs: 2, compiles: Compiles::Image },
+    Variant { form: Form::Archive, level: 2, jobs: 1, compiles: Compiles::Image },
+    Variant { form: Form::Pie, level: 2, jobs: 1, compiles: Compiles::Package },
     Variant { form: Form::Large, level: 2, jobs: 1, compiles: Compiles::Image },
     Variant { form: Form::Pic, level: 2, jobs: 2, compiles: Compiles::Package },
     Variant { form: Form::BitcodeO0, level: 0, jobs: 1, compiles: Compiles::Image },

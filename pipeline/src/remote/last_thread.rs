@@ -27,7 +27,7 @@ pub(super) fn exit_with_the_last_thread() -> Result<(), ExitError> {
     let [first_ends, is_counted, last_ends] = [(); 3].map(|()| Arc::new(Latch::new()));
     let blocked = SignalsBlocked::now(); // The threads have them blocked to their ends: signals are for the program's.
     let refused = |_| ExitError::Refused;
-    // What runs at the end uses the program's descriptors.
+    // Handlers of the exit use the descriptors of the program.
     let exit = {
         let last_ends = last_ends.clone();
         move || {
