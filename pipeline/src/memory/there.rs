@@ -66,7 +66,7 @@ pub trait MemoryHere: Send + Sync {
     /// How many zeros lie behind these and the room for copies.
     fn zeros_bytes(&self) -> u64;
 
-    /// Writable memory right behind these that the host does not know, as large as [`COPIES_BYTES`]. Code in the memory reaches it.
+    /// Writable memory right behind these that the host does not know, of 4 MiB. Code in the memory reaches it.
     fn copies(&self) -> Range<u64> {
         let end = self.addresses().end;
         end..end + COPIES_BYTES as u64
