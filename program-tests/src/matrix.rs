@@ -31,7 +31,7 @@
 //! | place | forms | without |
 //! |---|---|---|
 //! | `--executor` | both bitcodes, pic, pie, large, archive, mixed; bitcode with `--lazy` and `--tiered` | fixed: an executor has no code below 2 GiB |
-//! | `uruk image build`, and with `--package` | large, mixed, pic, pie, archive, bitcode-O0 | fixed: an image has no fixed place |
+//! | `uruk image build`, and with `--package` | large, mixed, pic, pie, archive, bitcode-O0 | fixed: an image has no fixed place; objects of Rust: they reach thread-local variables of its library at a fixed distance |
 //!
 //! A few programs are run with `--lazy=module`, and objects with `--lazy`, besides (`programs_lazy_files.rs`).
 //!
@@ -288,6 +288,11 @@ impl Program {
         let can_be = |variant: &Variant| self.can_be(variant.form) && !is_skipped(variant);
         let mut variants = all;
         variants.retain(|variant| can_be(variant) && (full || self.takes_in_turn(variant.form)));
+        let is_rust = self.files.iter().any(|file| file.language == Language::Rust);
+        let is_image = |variant: &Variant| matches!(variant.compiles, Compiles::Image | Compiles::Package);
+        // Its objects reach thread-local variables of its library as those of the executable.
+        let can_be =
+            |variant: &Variant| can_be(variant) && !(is_rust && is_image(variant) && !variant.form.is_ir());
         if std::env::var_os("URUK_APART").is_none() {
             for (turns, each) in [(&IN_EXECUTORS[..], 2), (&FROM_IMAGES[..], 1)] {
                 let first = self.turn() % turns.len();

@@ -130,6 +130,7 @@ fn statistics_are_an_object_however_the_program_ends() {
             "symbols",
             "tiers",
             "units",
+            "whole_modules",
         ];
         assert_eq!(keys, known);
         assert_eq!(figures["units"], serde_json::json!({ "claimed": units, "emitted": units }));

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "llvm")]
 mod after_fork;
+#[cfg(feature = "llvm")]
 mod compile;
 mod engine;
 #[cfg(feature = "llvm")]

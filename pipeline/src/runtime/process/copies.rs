@@ -88,6 +88,12 @@ pub(crate) fn moved_variable(
     Some(to)
 }
 
+/// The address that counts for what a library has at `address`: that of the copy, if it has moved.
+pub(super) fn now_at(address: u64) -> u64 {
+    let moved = MOVED.lock();
+    moved.iter().find(|known| known.from.value() == address).map_or(address, |known| known.to.value())
+}
+
 /// Whether a variable or a table of a loaded object begins at `address`. Its segment does not say so: some linkers put
 /// constants beside the code.
 ///

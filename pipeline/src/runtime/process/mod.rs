@@ -30,7 +30,9 @@ use uruk_core::ExecutionSession;
 use uruk_core::sync::{Arc, Mutex};
 use uruk_core::{ExecutorSymbolDef, JitDylib, SymbolFlags, WeakJitDylib};
 
-pub(crate) use copies::{is_variable, low_variable, moved_variable};
+#[cfg(feature = "helpers")]
+pub(crate) use copies::moved_variable;
+pub(crate) use copies::{is_variable, low_variable};
 pub(crate) use entries::KnownEntry;
 pub use generator::ProcessSymbolsGenerator;
 pub use library::LoadLibraryError;

@@ -17,9 +17,9 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::ptr;
 
-use super::is_allocation_function;
 use super::library::{Library, LibraryName, LoadLibraryError, find, last_error, open};
 use super::stand_in::{CANNOT_STAND_IN, StandIn, base_of};
+use super::{copies, is_allocation_function};
 use crate::arch::SlotKind;
 use crate::runtime::allocation;
 use crate::runtime::loaded::{ImportSlot, Object, for_each_object};
@@ -90,7 +90,7 @@ impl Scope {
         if first.object.range.contains(&slot.load()) && !may_be_unbound {
             return None;
         }
-        let address = find(at(first.handle), &LibraryName::of_default(slot.name))?;
+        let address = copies::now_at(find(at(first.handle), &LibraryName::of_default(slot.name))?);
         Some(ptr::with_exposed_provenance_mut(address.wrapping_add(slot.addend) as usize))
     }
 

@@ -67,7 +67,7 @@ impl ReserveRooms {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "helpers"))]
 mod tests {
     use super::*;
 
