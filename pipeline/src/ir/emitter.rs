@@ -413,7 +413,7 @@ mod tests {
                %y = fmul fast double %x, %x
                ret double %y }
              attributes #0 = { sspstrong uwtable
-               \"alloc-family\"=\"malloc\" \"approx-func-fp-math\"=\"true\" \"denormal-fp-math\"=\"preserve-sign,preserve-sign\"
+               \"alloc-family\"=\"malloc\" \"alloc-variant-zeroed\"=\"calloc\" \"approx-func-fp-math\"=\"true\" \"denormal-fp-math\"=\"preserve-sign,preserve-sign\"
                \"disable-tail-calls\"=\"true\" \"frame-pointer\"=\"all\" \"less-precise-fpmad\"=\"true\" \"min-legal-vector-width\"=\"256\"
                \"no-builtins\"=\"\" \"no-infs-fp-math\"=\"true\" \"no-inline-line-tables\"=\"\" \"no-jump-tables\"=\"true\"
                \"no-nans-fp-math\"=\"true\" \"no-realign-stack\"=\"\" \"no-signed-zeros-fp-math\"=\"true\" \"no-trapping-math\"=\"true\"
