@@ -89,6 +89,17 @@ fn a_program_that_counts_writes_its_profile() {
             arguments.push(runtime.as_ref());
             assert_eq!(counts(&arguments), ["main 1", "never 0", "often 7"], "{arguments:?}");
         }
+        let arguments = ["--executor".as_ref(), file.as_os_str()];
+        assert_eq!(counts(&arguments), ["main 1", "never 0", "often 7"], "{arguments:?}");
+        for form in [&[][..], &["--package"]] {
+            let image = std::env::temp_dir().join(format!("uruk-counted-{}.uim", std::process::id()));
+            let built = outcome(
+                Command::new(uruk()).args(["image", "build"]).args(form).arg("-o").arg(&image).arg(file),
+            );
+            assert_eq!(built.end, End::Exited(0), "{}", String::from_utf8_lossy(&built.stderr));
+            assert_eq!(counts(&[image.as_ref()]), ["main 1", "never 0", "often 7"], "{form:?} of {file:?}");
+            std::fs::remove_file(&image).expect("it was built");
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use uruk::pipeline::image::{
 use uruk::pipeline::ir::Partition;
 use uruk::pipeline::lazy::CompileTrace;
 use uruk::pipeline::memory::SegmentKind;
-use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer};
+use uruk::pipeline::object::{ArchiveIndex, FileKind, ObjectBuffer, PROFILE_RUNTIME};
 use uruk::pipeline::runtime::process::ProcessSymbols;
 use uruk::{CacheOptions, EmitForm, ImageBuilder, Jit, JitError};
 
@@ -25,7 +25,7 @@ use super::record::{self, RecordError};
 use super::run::{RunError, add_file};
 use super::shared::SharedError;
 use super::stats_report::ReportForm;
-use super::{cache, report, shared};
+use super::{cache, profile, report, shared};
 
 /// Into how many parts large modules are divided: the same on every machine, because that changes the image.
 const PARTS: usize = 16;
@@ -83,9 +83,16 @@ pub(crate) fn build(args: &ImageBuildArgs) -> Result<(), ImageCommandError> {
         let base = builder.base_target().to_owned();
         let source = SourceOptions { processor: Some(&base), ..SourceOptions::here(args.optimize) };
         args.on.iter().try_for_each(|lower| builder.on(lower))?;
+        let mut is_instrumented = false;
         for file in &args.files {
-            add_file(&builder, file, args.language.as_deref(), source)?;
+            is_instrumented |= add_file(&builder, file, args.language.as_deref(), source)?;
         }
+        let builder = if is_instrumented && args.emit == EmitArg::Image {
+            profile::find_runtime(&builder)?;
+            builder.wanted([PROFILE_RUNTIME])
+        } else {
+            builder
+        };
         write(builder, args, &path)
     });
     // From here on the terminal shows an error, or nothing.
