@@ -2,7 +2,7 @@
 //! through `uruk run`, and compares it with the native executable.
 //!
 //! [`sources`] finds the libraries, [`program`] says what a program is, [`forms`] compiles it, [`cache`] keeps what was
-//! compiled, [`inputs`] makes small and broken files, [`process`] runs, [`matrix`] compares, [`refusal`] says what an orderly error is, [`terminal`] types and reads, [`uruk`] is the command under test.
+//! compiled, [`inputs`] makes small and broken files, [`process`] runs, [`matrix`] compares, [`refusal`] says what an orderly error is, [`terminal`] types and reads, [`twins`] compares small programs, [`uruk`] is the command under test.
 //!
 //! **Never** does it link the engine: the `uruk` command is a file like any other toolchain's, so that a test sees
 //! what a user sees, and a crash of the engine is a failed test rather than a dead test binary.
@@ -17,6 +17,7 @@ pub mod program;
 pub mod refusal;
 pub mod sources;
 pub mod terminal;
+pub mod twins;
 pub mod uruk;
 
 /// Declares one test per program of a directory below `program-tests/programs`, and one that fails if a program there is not

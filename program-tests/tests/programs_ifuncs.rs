@@ -1,20 +1,6 @@
 //! Functions that choose their own implementation have one address, whichever file takes it. Each program is compared with its native twin.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
-
-use uruk_tests::inputs::compile;
-use uruk_tests::process::{Input, run};
-use uruk_tests::uruk::uruk;
-
-const MODES: [&[&str]; 5] = [
-    &["-O0"],
-    &["-O2"],
-    &["--lazy"],
-    &["--tiered", "--tier-threshold", "1", "--tier-delay", "0"],
-    &["--partition", "early", "--parts", "3"],
-];
+use uruk_tests::twins::behaves_as_natively;
 
 /// A compiler that sees what the resolver answers takes that function's address, and other files took the address of a stub.
 #[test]
@@ -51,33 +37,7 @@ fn an_indirect_function_has_one_address() {
         }
     "#;
     let expected = "1 1 4\n1 1 6\n1 1 4\n1 5 6\n";
-    for (index, flags) in [&["-O1"][..], &["-O1", "-fPIC"], &["-O1", "-fcf-protection"]].iter().enumerate() {
-        let compiled = |extra: &[&str], extension: &str| -> Vec<PathBuf> {
-            let numbered = [("a", first), ("b", second)].into_iter();
-            let compiled = numbered.map(|(name, text)| {
-                let flags = [flags, extra].concat();
-                compile(&format!("{name}.c"), text, &flags, &format!("{name}.{extension}"))
-                    .expect("it compiles")
-            });
-            compiled.collect()
-        };
-        let (objects, bitcode) = (compiled(&[], "o"), compiled(&["-emit-llvm"], "bc"));
-        let native = std::env::temp_dir().join(format!("uruk-native-{}-ifuncs{index}", std::process::id()));
-        let linked = Command::new("clang-22").arg("-o").arg(&native).args(&objects).output();
-        assert!(linked.is_ok_and(|linked| linked.status.success()), "it cannot be linked natively");
-        let outcome = |command: &mut Command| {
-            run(command, &Input::default(), Duration::from_secs(60)).expect("it can be started")
-        };
-        let natively = outcome(&mut Command::new(&native));
-        std::fs::remove_file(&native).expect("it was made above");
-        assert_eq!(String::from_utf8_lossy(&natively.stdout), expected, "natively, {flags:?}");
-        for files in [&objects, &bitcode] {
-            for mode in MODES {
-                let ours = outcome(Command::new(uruk()).arg("run").args(mode).args(files));
-                let (stdout, stderr) =
-                    (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&ours.stderr));
-                assert_eq!((&*stdout, ours.end), (expected, natively.end), "{}\n{stderr}", ours.command);
-            }
-        }
+    for (index, flags) in [&[][..], &["-fPIC"], &["-fcf-protection"]].iter().enumerate() {
+        behaves_as_natively(&format!("ifuncs{index}"), &[first, second], flags, expected);
     }
 }
