@@ -18,6 +18,15 @@ const SEARCHED_FOR_MAX: Duration = Duration::from_secs(2);
 /// For so many missing symbols there are hints.
 const SYMBOLS_MAX: usize = 8;
 
+/// Runtimes of compilers that a program is linked with natively, by the beginnings of their names: where they are.
+const RUNTIMES: [(&str, &str); 2] = [
+    ("__zig_probe_stack", "in Zig's compiler_rt: compile with -fcompiler-rt, or with -fno-stack-check"),
+    (
+        "llvm_gcda_",
+        "in clang's runtime of profiles: add libclang_rt.profile-x86_64.a of `clang-22 -print-resource-dir` (libclang-rt-22-dev on Debian)",
+    ),
+];
+
 /// Things to try, a line each.
 pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     let not_found = WithCauses(error).chain().find_map(|cause| match cause.downcast_ref() {
@@ -26,12 +35,15 @@ pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     });
     let Some((symbols, searched, near)) = not_found else { return Vec::new() };
     let mut missing: Vec<&SymbolName> = symbols.iter().take(SYMBOLS_MAX).collect();
-    let helpers = missing.extract_if(.., |symbol| is_compilers(symbol.as_str())).map(|symbol| {
-        format!(
-            "`{symbol}` is a function of compilers: install clang's library of them, libclang_rt.builtins (libclang-rt-22-dev on Debian), or add an archive that has it"
-        )
-    });
-    let helpers: Vec<_> = helpers.collect();
+    let of_runtimes: Vec<_> =
+        missing.extract_if(.., |symbol| of_runtime(symbol.as_str()).is_some()).collect();
+    // One hint for each place, by the first symbol that is there.
+    let mut places = HashSet::new();
+    let hint = |symbol: &&SymbolName| {
+        let place = of_runtime(symbol.as_str())?;
+        places.insert(place).then(|| format!("`{symbol}` is {place}"))
+    };
+    let helpers: Vec<_> = of_runtimes.iter().filter_map(hint).collect();
     // The generator of a process's symbols is called by all its libraries.
     let generators = searched.iter().flat_map(|dylib| &dylib.generators);
     let searched: Vec<&str> = generators.flat_map(|name| name.split(", ")).collect();
@@ -56,6 +68,13 @@ pub(super) fn of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
     let meant =
         near.iter().map(|(symbol, near)| format!("did you mean `{}`{}?", Readable(near), quoted(symbol)));
     helpers.into_iter().chain(to_load).chain(meant).collect()
+}
+
+/// Where the runtime is that has `symbol`, if it is one of a compiler's.
+fn of_runtime(symbol: &str) -> Option<&'static str> {
+    const HELPERS: &str = "a function of compilers: install clang's library of them, libclang_rt.builtins (libclang-rt-22-dev on Debian), or add an archive that has it";
+    let known = RUNTIMES.iter().find(|(begin, _)| symbol.starts_with(begin)).map(|(_, place)| *place);
+    known.or_else(|| is_compilers(symbol).then_some(HELPERS))
 }
 
 /// Whether a name is one of the functions that code generation calls, and that compilers have a library of: `__truncsfbf2`, `__muloti4`.
@@ -199,7 +218,7 @@ fn is_code_or_data(symbol: &elf::Sym64<Endianness>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_compilers;
+    use super::{is_compilers, of_runtime};
 
     #[test]
     fn functions_of_compilers_are_known_by_their_names() {
@@ -207,7 +226,12 @@ mod tests {
             assert!(is_compilers(name), "{name}");
         }
         for name in ["puts", "__cxa_throw", "__mine2", "_udivti3", "__Zti2", "sf2"] {
-            assert!(!is_compilers(name), "{name}");
+            assert!(of_runtime(name).is_none(), "{name}");
+        }
+        for (name, place) in
+            [("__zig_probe_stack", "-fcompiler-rt"), ("llvm_gcda_end_file", "libclang_rt.profile")]
+        {
+            assert!(of_runtime(name).is_some_and(|hint| hint.contains(place)), "{name}");
         }
     }
 }
