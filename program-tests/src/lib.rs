@@ -1,8 +1,9 @@
 //! Harness of the whole-program tests: builds real programs in every form a user may have them in, runs each form
 //! through `uruk run`, and compares it with the native executable.
 //!
-//! [`sources`] finds the libraries, [`program`] says what a program is, [`forms`] compiles it, [`cache`] keeps what was
-//! compiled, [`inputs`] makes small and broken files, [`process`] runs, [`matrix`] compares, [`refusal`] says what an orderly error is, [`terminal`] types and reads, [`twins`] compares small programs, [`uruk`] is the command under test.
+//! [`sources`] finds the libraries, [`program`] says what a program is, [`forms`] compiles it, and [`cache`] keeps what was compiled. [`inputs`] makes
+//! small and broken files. [`process`] runs, [`matrix`] compares, and [`twins`] compares small programs. [`refusal`] says what an orderly error is,
+//! [`terminal`] types and reads, and [`uruk`] is the command under test.
 //!
 //! **Never** does it link the engine: the `uruk` command is a file like any other toolchain's, so that a test sees
 //! what a user sees, and a crash of the engine is a failed test rather than a dead test binary.

@@ -888,3 +888,17 @@ fn a_package_runs_from_its_sources_on_a_processor_that_it_does_not_fit() {
         assert!(end == End::Exited(1) && text.contains("which it lacks"), "{files}: {text}");
     }
 }
+
+/// Such an object reads variables of other files by 32 bits. The image behind it lay out of its reach.
+#[test]
+fn an_image_behind_an_object_without_pic_lies_within_its_reach() {
+    let directory = Directory::new("low");
+    directory.write(
+        "image.c",
+        "#include <stdio.h>\nint value = 40; int add(int x) { fflush(stdout); return value + x; }",
+    );
+    directory.write("main.c", "extern int value; int add(int); int main(void) { value++; return add(1); }");
+    directory.shell("clang-22 -O1 -fPIE -c image.c && clang-22 -O1 -fno-pie -c main.c");
+    directory.ends("image build -o image.uim image.o", 0);
+    directory.ends("run main.o image.uim", 42);
+}

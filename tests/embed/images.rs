@@ -8,7 +8,7 @@ use uruk::pipeline::arch::{Features, ProcessorLevel};
 use uruk::pipeline::object::ObjectBuffer;
 use uruk::{Image, ImageBuilder, ImageOptions, Jit, JitError, Scope};
 
-use crate::support::{c, cpp, engine};
+use crate::support::{alone, alone_with, c, c_with, cpp, engine, is_alone};
 
 type Answer = extern "C" fn() -> i32;
 
@@ -64,6 +64,35 @@ fn call(scope: &Scope, name: &str) -> i32 {
 fn error_of(image: &ImageOnDisk) -> String {
     let error = image.load(&engine(1)).expect_err("it is not to be loaded");
     WithCauses(&error).to_string()
+}
+
+/// Such code reads variables of libraries by distances. An image too large for the gaps between libraries lay below the memory for linked code, out of
+/// reach. Where there are several engines, only the first has its memory near to libraries.
+#[test]
+fn an_image_of_objects_for_executables_runs_in_a_host_and_comes_again() {
+    const NAME: &str = "images::an_image_of_objects_for_executables_runs_in_a_host_and_comes_again";
+    const PLACE: &str = "URUK_TEST_IMAGE";
+    let text =
+        "#include <stdio.h>\nchar room[256 << 20]; int first(void) { return fileno(stdout) + room[7]++; }";
+    let path = match std::env::var_os(PLACE) {
+        Some(path) => PathBuf::from(path),
+        // Another process loads it: one that has built it has had an engine.
+        None if is_alone() => {
+            let image = ImageOnDisk::of([c_with("executable.c", text, &["-O1", "-fPIE"])]);
+            let path = image.0.display().to_string();
+            let output = alone_with(NAME, &[(PLACE, &path)]);
+            return assert!(output.status.success(), "{output:?}");
+        }
+        None => return assert!(alone(NAME).status.success()),
+    };
+    let jit = engine(1);
+    for _ in 0..3 {
+        let scope = jit.create_dylib("with it").expect("the name is free");
+        let loaded = scope.load_image(&path, ImageOptions::new());
+        loaded.unwrap_or_else(|error| panic!("{}", WithCauses(&error)));
+        assert_eq!(call(&scope, "first"), 1);
+        jit.remove_dylib(&scope).expect("nothing needs it");
+    }
 }
 
 #[test]

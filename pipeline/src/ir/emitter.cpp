@@ -61,8 +61,8 @@ constexpr StringLiteral HarmlessMetadata[] = {
     "llvm.commandline", "llvm.errno.tbaa", "llvm.ident", "llvm.module.flags", "uruk.version"};
 
 constexpr StringLiteral HarmlessAttributes[] = {
-    "alloc-family", "alloc-variant-zeroed", "approx-func-fp-math", "denormal-fp-math", "disable-tail-calls", "frame-pointer", "less-precise-fpmad",
-    "min-legal-vector-width", "no-builtins", "no-infs-fp-math", "no-inline-line-tables", "no-jump-tables", "no-nans-fp-math",
+    "alloc-family", "alloc-variant-zeroed", "approx-func-fp-math", "denormal-fp-math", "disable-tail-calls", "frame-pointer",
+    "less-precise-fpmad", "min-legal-vector-width", "no-builtins", "no-infs-fp-math", "no-inline-line-tables", "no-jump-tables", "no-nans-fp-math",
     "no-realign-stack", "no-signed-zeros-fp-math", "no-trapping-math", "prefer-vector-width", "probe-stack",
     "stack-protector-buffer-size", "stackrealign", "target-cpu", "target-features", "tune-cpu", "uniform-work-group-size",
     "unsafe-fp-math", "use-soft-float"};

@@ -27,6 +27,7 @@ use rustix::io::fcntl_getfd;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use uruk_core::sync::Arc;
 
+use super::forward::{OWN, STOPS};
 use super::messages::BROKEN;
 use super::settings::{RemotePlace, RemoteProgram};
 use crate::peer::{Channel, PeerProgram, set_aside};
@@ -202,11 +203,7 @@ fn end_by(signal: c_int) -> ! {
 /// started here have the default actions.
 fn leave_signals_to_program() {
     extern "C" fn nothing(_: c_int) {}
-    const FAULTS: [c_int; 7] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
-    const STOPS: [c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
-    const OWN: [c_int; 4] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGCHLD, libc::SIGPIPE];
-    for signal in (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal) && !OWN.contains(signal)) {
+    for signal in (1..=libc::SIGRTMAX()).filter(|signal| !OWN.contains(signal)) {
         // SAFETY: actions are written before they are read, zeroed is the default, and the handler does nothing. Signals that cannot be had are refused.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();

@@ -26,7 +26,7 @@ pub(super) const SIGNAL_BYTES: usize = size_of::<libc::siginfo_t>();
 static PIPE: OnceLock<OwnedFd> = OnceLock::new();
 
 /// Faults, of this process itself; and the signals that no process can handle, or that tell of its own children and descriptors.
-const OWN: [c_int; 11] = [
+pub(super) const OWN: [c_int; 11] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGILL,
@@ -41,7 +41,7 @@ const OWN: [c_int; 11] = [
 ];
 
 /// Signals that stop a process by their default.
-const STOPS: [c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+pub(super) const STOPS: [c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 /// Has `send` called with each signal that comes from now on and is not ignored, on a thread of its own. For a process that only waits for a program.
 ///

@@ -1,6 +1,7 @@
 //! [`BlockedSignals`]: signals and cancellation wait while the engine works for a thread of the program.
 //!
-//! Signals without a handler do not wait: where the system ends or stops the process by default, it does so at once, as natively.
+//! Signals without a handler do not wait, real-time signals excepted: where the system ends or stops the process by default, it does so at once, as
+//! natively.
 //!
 //! | thread that begins | thread that installs a handler |
 //! |---|---|
@@ -58,11 +59,10 @@ impl BlockedSignals {
         // SAFETY: both sets are written before they are read; blocking signals on this thread has no other obligation.
         unsafe {
             let (mut waits, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigemptyset(&raw mut waits);
-            for signal in (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)) {
-                if handled & bit(signal) != 0 || has_handler(signal) {
-                    libc::sigaddset(&raw mut waits, signal);
-                }
+            libc::sigfillset(&raw mut waits);
+            let ends_at_once = |signal: &c_int| handled & bit(*signal) == 0 && !has_handler(*signal);
+            for signal in FAULTS.into_iter().chain(ENDS.into_iter().filter(ends_at_once)) {
+                libc::sigdelset(&raw mut waits, signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const waits, &raw mut before);
             let mut cancellation = 0;
@@ -88,6 +88,29 @@ impl Drop for BlockedSignals {
 /// Faults of the thread itself are not blocked: the process would end without a word.
 const FAULTS: [c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT];
+
+/// Signals by which the system ends or stops a process by default. Each costs a system call at each first call. So real-time signals are not
+/// among them, and wait: hardly any process is sent one for which it has no handler.
+const ENDS: [c_int; 18] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGPIPE,
+    libc::SIGALRM,
+    libc::SIGTERM,
+    libc::SIGSTKFLT,
+    libc::SIGTSTP,
+    libc::SIGTTIN,
+    libc::SIGTTOU,
+    libc::SIGXCPU,
+    libc::SIGXFSZ,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGIO,
+    libc::SIGPWR,
+];
 
 fn bit(signal: c_int) -> u64 {
     u32::try_from(signal - 1).ok().and_then(|signal| 1_u64.checked_shl(signal)).unwrap_or(0)
